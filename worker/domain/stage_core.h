@@ -1,0 +1,112 @@
+// Decides what one stage does next: which microbatch goes forward or backward, with which weights, when the update runs,
+// what is sent to the neighbours. Pure: events in, effects out; the same code runs in the worker and in the simulator.
+//
+//   on free compute lane:
+//     canF = next item's input present and its version exists and in-flight < N_i and the send side is not blocked
+//     canB = gradient (or Done) of the next backward item present
+//     pending update with its scalar: first.  Else alternate F and B, never idle when work exists (kAlternate), or
+//     all forwards of a step before its backwards (kForwardsFirst).
+//
+// The owner (StageRunner) keeps payloads by item sequence; the core knows only that they are there. At most one compute
+// effect is outstanding at a time.
+//
+// Threading: confined to the worker loop (or the simulator). Never blocks, never calls out, reads no clock.
+// Errors: FAILED_PRECONDITION/INVALID_ARGUMENT when a peer broke the protocol (the run then fails with that text);
+// an invariant of ours that breaks is a fatal assertion.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/schedule_rules.h"
+#include "worker/domain/buffer_rotation.h"
+
+namespace stagecoach {
+
+enum class StagePolicy { kAlternate, kForwardsFirst };
+enum class ClipScope { kGlobal, kStage, kNone };  // kNone: c_t = 1, the skip flag is still exact and global
+
+struct StageCoreConfig {
+  uint32_t stage = 0, num_stages = 1;
+  uint32_t window = 1;       // N_i
+  VersionRule rule{1, {{0, 0}}};
+  ItemOrder order{1, 1, 0, 0};
+  uint64_t total_steps = 1;  // of the schedule; the evaluation after it uses W^(total_steps)
+  uint64_t first_step = 0;   // steps already applied (checkpoint)
+  uint64_t end_step = 1;     // this life ends after so many steps, with a checkpoint
+  uint64_t checkpoint_every = 0;
+  StagePolicy policy = StagePolicy::kAlternate;
+  ClipScope clip_scope = ClipScope::kGlobal;
+  double clip_norm = 1.0;    // kStage: each stage uses clip_norm / sqrt(num_stages)
+};
+
+// ---- effects -----------------------------------------------------------------------------------------------------
+// Compute effects: the owner runs them on the compute lane and answers with OnComputeDone.
+struct RunForward { Item item; uint32_t weights_buffer; };
+struct RunBackward { Item item; uint32_t weights_buffer, gradient_buffer; bool first; };
+struct RunForwardBackward { Item item; uint32_t weights_buffer, gradient_buffer; bool first; };  // last stage
+struct RunEvaluation { Item item; uint32_t weights_buffer; };                                    // last stage
+struct RunNorms { uint64_t step; uint32_t gradient_buffer; };
+struct RunUpdate {
+  uint64_t step; uint32_t weights_buffer, gradient_buffer; double clip; bool skip;
+  std::vector<uint64_t> capture_for;   // CaptureWeights(version step+1) for each of these checkpoint steps
+};
+// Copies of live versions for the checkpoint at the end of this life (they are all alive then), before FinishCapture.
+struct RunCapture { uint64_t checkpoint_step; std::vector<std::pair<uint64_t, uint32_t>> version_and_buffer; };
+struct RunFinishCapture { uint64_t checkpoint_step; };
+// Sends. The payload is the result of the compute effect that has just been reported done, unless given here.
+struct SendActivation { Item item; };       // forward; FRAME_KIND_ACTIVATION or EVALUATION
+struct SendGradient { Item item; };         // backward; GRADIENT, or DONE for an evaluation item
+struct SendNorms { uint64_t step; std::vector<double> norms; };
+struct SendScalar { uint64_t step; double clip, square_sum; bool skip; };
+struct SendStop { uint64_t end_step; };
+// Reports.
+struct ReleaseInput { Item item; };         // the owner may drop the payload of this item's input (a credit is used up)
+struct ReportScalar { uint64_t step; double clip, square_sum; bool skip; };  // stage 0 (kStage: every stage, own S)
+struct ReportStopPoint { uint64_t end_step; };                               // stage 0
+struct StageFinished { uint64_t steps_done; };
+
+using StageEffect = std::variant<RunForward, RunBackward, RunForwardBackward, RunEvaluation, RunNorms, RunUpdate,
+                                 RunCapture, RunFinishCapture, SendActivation, SendGradient, SendNorms, SendScalar,
+                                 SendStop, ReleaseInput, ReportScalar, ReportStopPoint, StageFinished>;
+using StageEffects = absl::StatusOr<std::vector<StageEffect>>;
+
+enum class WaitReason { kNone, kInput, kGradient, kCredit, kVersion, kScalar, kSend };
+
+class StageCore {
+ public:
+  explicit StageCore(StageCoreConfig config);
+
+  StageEffects Start();
+  StageEffects OnInput(const Item& item);                    // activation or evaluation frame from above
+  StageEffects OnGradient(const Item& item);                 // gradient or Done frame from below
+  StageEffects OnNorms(uint64_t step, std::vector<double> norms);   // from below
+  StageEffects OnScalar(uint64_t step, double clip, double square_sum, bool skip);  // from above
+  StageEffects OnStop(uint64_t end_step);                    // from above
+  StageEffects RequestStop();                                // stage 0: end at the next step boundary possible
+  StageEffects OnSendBlocked(bool forward_blocked, bool backward_blocked);
+  // The outstanding compute effect has ended. `norms` only after RunNorms.
+  StageEffects OnComputeDone(std::vector<double> norms = {});
+
+  bool computing() const;
+  WaitReason wait_reason() const;      // why the compute lane is idle now; kNone while computing or finished
+  bool finished() const;
+  uint64_t next_forward() const;       // sequence
+  uint64_t next_backward() const;      // sequence
+  uint64_t newest_version() const;
+  uint64_t expected_norms_step() const;
+  const BufferRotation& buffers() const;
+
+ private:
+  // Implementation detail; see stage_core.cc.
+  StageCoreConfig config_;
+};
+
+// c_t = min(1, clip / (sqrt(S) + 1e-6)), S summed in the given order; not finite -> skip.
+struct ClipDecision { double clip = 1, square_sum = 0; bool skip = false; };
+ClipDecision DecideClip(const std::vector<double>& norms_in_canonical_order, ClipScope scope, double clip_norm);
+
+}  // namespace stagecoach
