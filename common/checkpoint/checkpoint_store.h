@@ -1,7 +1,7 @@
 // Checkpoints of a run on disk: run_dir/checkpoints/step-000000123/{layer-0003.safetensors..., manifest.json}.
 //
-// Every file: temporary name in the same folder, write, fsync, rename, fsync of the folder. The manifest is written last
-// and is the commit: a folder without one is incomplete and ignored. The newest `keep` complete ones stay.
+// Every file: temporary name in the same folder, write, fsync, rename, fsync of the folder. The manifest is written
+// last and is the commit: a folder without one is incomplete and ignored. The newest `keep` complete ones stay.
 //
 // Threading: functions may be called from any thread, not concurrently for one checkpoint.
 // Errors: DATA_LOSS names the file whose hash differs; RESOURCE_EXHAUSTED: disk full (nothing is left behind).
@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/durable_file.h"
 #include "protos/checkpoint.pb.h"
 
 namespace stagecoach {
@@ -22,10 +23,12 @@ std::string CheckpointDir(const std::string& run_dir, uint64_t step);
 std::string LayerFileName(uint32_t unit);  // layer-0003.safetensors
 
 // Writes bytes to dir/name durably, creating dir. Returns the SHA-256 in hex.
-absl::StatusOr<std::string> WriteFileDurably(const std::string& dir, const std::string& name, absl::string_view bytes);
+absl::StatusOr<std::string> WriteFileDurably(const std::string& dir, const std::string& name, absl::string_view bytes,
+                                             FileOperations& files = SystemFiles());
 
 // Commit: checks that every file of the manifest is there with its size, fills weight_hash, writes manifest.json.
-absl::Status CommitCheckpoint(const std::string& run_dir, CheckpointManifest manifest);
+absl::Status CommitCheckpoint(const std::string& run_dir, CheckpointManifest manifest,
+                              FileOperations& files = SystemFiles());
 
 // SHA-256 over the weights_sha256 strings in unit order.
 std::string WeightHash(const CheckpointManifest& manifest);
@@ -35,10 +38,11 @@ std::vector<uint64_t> CompleteCheckpoints(const std::string& run_dir);
 absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& run_dir, uint64_t step);
 // Recomputes every hash.
 absl::Status VerifyCheckpoint(const std::string& run_dir, const CheckpointManifest& manifest);
-// The newest checkpoint that verifies. `rejected` (may be null) gets a line for each newer one that does not, naming the
-// file and why. NOT_FOUND if there is none.
+// The newest checkpoint that verifies. `rejected` (may be null) gets a line for each newer one that does not, naming
+// the file and why. NOT_FOUND if there is none.
 absl::StatusOr<CheckpointManifest> NewestVerified(const std::string& run_dir, std::vector<std::string>* rejected);
-// Deletes all but the newest `keep` complete ones, and incomplete ones older than the newest complete one.
+// Deletes all but the newest `keep` complete ones, and incomplete ones older than the newest complete one. If none of
+// the kept ones verifies, the newest one that does stays as well.
 absl::Status PruneCheckpoints(const std::string& run_dir, uint32_t keep);
 
 // run_dir/record.json: the RunRecord as protobuf JSON.
