@@ -1,0 +1,207 @@
+#include "common/run_spec/run_spec_fields.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/status_macros.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+
+namespace stagecoach {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+constexpr const char* kNamePattern = "1..63 of a-z, 0-9, - (not at the ends)";
+
+std::string EnumPrefix(const google::protobuf::EnumDescriptor* type) {
+  std::string prefix;
+  for (const char c : type->name()) {
+    if (absl::ascii_isupper(c) && !prefix.empty()) prefix.push_back('_');
+    prefix.push_back(absl::ascii_toupper(c));
+  }
+  return prefix + "_";
+}
+
+absl::Status WrongType(absl::string_view path, absl::string_view text, absl::string_view wanted) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": \"", text.substr(0, 80), "\" is not ", wanted));
+}
+
+absl::Status SetEnum(Message* message, const FieldDescriptor* field, absl::string_view path, absl::string_view text) {
+  const auto* type = field->enum_type();
+  for (int i = 0; i < type->value_count(); ++i) {
+    if (type->value(i)->number() != 0 && absl::string_view(EnumText(type->value(i))) == text) {
+      message->GetReflection()->SetEnum(message, field, type->value(i));
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": \"", text.substr(0, 80), "\" is unknown; allowed: ", EnumChoices(type)));
+}
+
+absl::Status SetNumber(Message* message, const FieldDescriptor* field, absl::string_view path, absl::string_view text) {
+  const FieldRule* rule = FindFieldRule(path);
+  if (rule == nullptr) return absl::InternalError(absl::StrCat(path, ": has no rule"));
+  const auto* reflection = message->GetReflection();
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT) {
+    double number = 0;
+    if (!absl::SimpleAtod(text, &number))
+      return WrongType(path, text, absl::StrCat("a number; allowed: ", rule->allowed));
+    RETURN_IF_ERROR(CheckRange(*rule, static_cast<float>(number), text));
+    reflection->SetFloat(message, field, static_cast<float>(number));
+    return absl::OkStatus();
+  }
+  const std::string integer = absl::StrCat("an integer; allowed: ", rule->allowed);
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {  // schedule.j alone: -1 is written auto
+    int64_t number = -1;
+    if (text != "auto" && !absl::SimpleAtoi(text, &number)) return WrongType(path, text, integer);
+    RETURN_IF_ERROR(CheckRange(*rule, static_cast<double>(number), text));
+    reflection->SetInt64(message, field, number);
+    return absl::OkStatus();
+  }
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) {
+    int64_t negative = 0;
+    if (absl::SimpleAtoi(text, &negative)) return CheckRange(*rule, static_cast<double>(negative), text);
+    return WrongType(path, text, integer);
+  }
+  RETURN_IF_ERROR(CheckRange(*rule, static_cast<double>(number), text));
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64) {
+    reflection->SetUInt64(message, field, number);
+  } else {
+    reflection->SetUInt32(message, field, static_cast<uint32_t>(number));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::vector<FieldRule>& RunSpecFields() {
+  static const auto* const rules = new std::vector<FieldRule>{
+      {"name", 0, 0, false, false, false, kNamePattern, "run"},
+      {"seed", 0, 18446744073709551615.0, false, false, false, "0..18446744073709551615", "1"},
+      {"threads", 1, 256, false, false, false, "1..256", "1"},
+      {"model.architecture", 0, 0, false, false, false, "llama, gpt2", "llama"},
+      {"model.width", 8, 65536, false, false, true, "8..65536", "required"},
+      {"model.layers", 1, 1024, false, false, true, "1..1024", "required"},
+      {"model.heads", 1, 65536, false, false, true, "1..65536, divides width", "required"},
+      {"model.kv_heads", 1, 65536, false, false, false, "1..heads, divides heads", "heads"},
+      {"model.feedforward", 1, 1048576, false, false, false, "1..1048576",
+       "llama: 8 width / 3 rounded up to 32; gpt2: 4 width"},
+      {"model.vocabulary", 2, 1048576, false, false, false, "2..1048576", "that of the data"},
+      {"model.max_tokens", 2, 1048576, false, false, false, "2..1048576", "schedule.sequence_tokens"},
+      {"model.norm", 0, 0, false, false, false, "pre, reordered", "reordered with a subspace, else pre"},
+      {"model.compression", 0, 0, false, false, false, "none, subspace", "subspace"},
+      {"model.rank", 1, 65536, false, false, false, "1..width", "max(32, width/32 rounded up to 32), at most width"},
+      {"model.tail_layers", 1, 1024, false, false, false, "1..layers", "1"},
+      {"model.dropout", 0, 1, false, true, false, "0 <= x < 1", "0"},
+      {"model.rope_theta", 0, kAny, true, true, false, "> 0", "10000"},
+      {"model.compute", 0, 0, false, false, false, "fp32, bf16", "fp32"},
+      {"model.norm_epsilon", 0, 1, true, true, false, "0 < x < 1", "1e-5"},
+      {"data.path", 0, 0, false, false, true, "a folder made by stagecoach-model prepare, or a .bin file", "required"},
+      {"data.validation_fraction", 0, 0.5, true, false, false, "0 < x <= 0.5", "0.02"},
+      {"optimizer.kind", 0, 0, false, false, false, "adamw, muon, nadam, sgd", "adamw when J = 0, else muon"},
+      {"optimizer.learning_rate", 0, 1000, true, false, false, "0 < x <= 1000", "3e-4; sgd 0.1"},
+      {"optimizer.muon_learning_rate", 0, 1000, true, false, false, "0 < x <= 1000", "0.02"},
+      {"optimizer.weight_decay", 0, 1000, false, false, false, "0 <= x <= 1000", "adamw, muon 0.1; nadam 0.01; sgd 0"},
+      {"optimizer.muon_weight_decay", 0, 1000, false, false, false, "0 <= x <= 1000", "0.01"},
+      {"optimizer.beta1", 0, 1, true, true, false, "0 < x < 1", "0.9; nadam 0.99"},
+      {"optimizer.beta2", 0, 1, true, true, false, "0 < x < 1", "0.95"},
+      {"optimizer.epsilon", 0, 1, true, true, false, "0 < x < 1", "1e-8"},
+      {"optimizer.momentum", 0, 1, true, true, false, "0 < x < 1", "muon 0.95; sgd 0.9"},
+      {"optimizer.nesterov", 0, 0, false, false, false, "true, false (sgd only)", "false"},
+      {"optimizer.rate_schedule", 0, 0, false, false, false, "constant, cosine, wsd, linear, one-cycle", "cosine"},
+      {"optimizer.warmup_steps", 0, 1e9, false, false, false, "0..steps", "steps / 10, at most 2000"},
+      {"optimizer.clip", 0, 0, false, false, false, "global, stage, none", "global; pipedream: stage"},
+      {"optimizer.clip_norm", 0, 1e9, true, false, false, "0 < x <= 1e9", "1.0"},
+      {"optimizer.error_feedback", 0, 1, false, false, false, "0 <= x <= 1", "phi = J / M when J > 0, at most 1"},
+      {"schedule.kind", 0, 0, false, false, false, "fd-2bw, sync, sync-1f1b, gpipe, 2bw, pipedream", "fd-2bw"},
+      {"schedule.steps", 1, 1e9, false, false, true, "1..1000000000", "required"},
+      {"schedule.microbatches", 0, 4096, false, false, false, "0..4096; 0 = chosen with the plan", "0: 2N"},
+      {"schedule.sequences", 1, 4096, false, false, true, "1..4096", "required"},
+      {"schedule.sequence_tokens", 2, 1048576, false, false, true, "2..1048576", "required"},
+      {"schedule.j", -1, 32768, false, false, false, "auto, or 0..32768 (fd-2bw only)", "auto"},
+      {"schedule.recompute", 0, 0, false, false, false, "on, off, auto", "auto"},
+      {"schedule.sync_warmup_steps", 0, 1e9, false, false, false, "0..steps",
+       "max(steps / 10, optimizer.warmup_steps)"},
+      {"wire.format", 0, 0, false, false, false, "fp32, bf16, int8", "int8 with a subspace, else bf16"},
+      {"evaluation.every_steps", 0, 1e9, false, false, false, "0..1000000000; 0 = only at the end", "0"},
+      {"evaluation.microbatches", 0, 65536, false, false, false, "0..65536; 0 = no evaluation", "8"},
+      {"checkpoint.every_steps", 0, 1e9, false, false, false, "0..1000000000; 0 = only at the end", "0"},
+      {"checkpoint.keep", 1, 1000, false, false, false, "1..1000", "3"},
+      {"run_dir", 0, 0, false, false, true, "a folder that every worker reaches by this path", "required"},
+  };
+  return *rules;
+}
+
+const FieldRule* FindFieldRule(absl::string_view path) {
+  for (const FieldRule& rule : RunSpecFields()) {
+    if (path == rule.path) return &rule;
+  }
+  return nullptr;
+}
+
+std::string EnumText(const google::protobuf::EnumValueDescriptor* value) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(value->name().substr(EnumPrefix(value->type()).size())),
+                             {{"_", "-"}});
+}
+
+std::string EnumChoices(const google::protobuf::EnumDescriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type->value_count(); ++i) {
+    if (type->value(i)->number() != 0) names.push_back(EnumText(type->value(i)));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+std::string KeyNames(const google::protobuf::Descriptor* message) {
+  std::vector<std::string> names;
+  for (int i = 0; i < message->field_count(); ++i) names.push_back(message->field(i)->name());
+  return absl::StrJoin(names, ", ");
+}
+
+bool IsValidName(absl::string_view name) {
+  if (name.empty() || name.size() > 63 || name.front() == '-' || name.back() == '-') return false;
+  for (const char c : name) {
+    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '-') return false;
+  }
+  return true;
+}
+
+absl::Status CheckRange(const FieldRule& rule, double value, absl::string_view text) {
+  const bool low = rule.above_min ? value <= rule.min : value < rule.min;
+  const bool high = rule.below_max ? value >= rule.max : value > rule.max;
+  if (!low && !high && !std::isnan(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(rule.path, ": ", text.substr(0, 80), " is out of range; allowed: ", rule.allowed));
+}
+
+absl::Status SetFieldFromText(Message* message, const FieldDescriptor* field, absl::string_view path,
+                              absl::string_view text) {
+  const auto* reflection = message->GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return SetEnum(message, field, path, text);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      if (text != "true" && text != "false") return WrongType(path, text, "a switch; allowed: true, false");
+      reflection->SetBool(message, field, text == "true");
+      return absl::OkStatus();
+    case FieldDescriptor::CPPTYPE_STRING:
+      if (path == "name" && !IsValidName(text))
+        return WrongType(path, text, absl::StrCat("a name; allowed: ", kNamePattern));
+      if (text.empty() || text.size() > 4096) return WrongType(path, text, "a text of 1..4096 bytes");  // PATH_MAX
+      reflection->SetString(message, field, std::string(text));
+      return absl::OkStatus();
+    default:
+      return SetNumber(message, field, path, text);
+  }
+}
+
+}  // namespace stagecoach
