@@ -223,7 +223,7 @@ void FillPlannedDefaults(RunSpec* spec, uint32_t microbatches, uint32_t j, bool 
   if (optimizer->kind() == OPTIMIZER_KIND_UNSPECIFIED) {
     optimizer->set_kind(delayed ? OPTIMIZER_KIND_MUON : OPTIMIZER_KIND_ADAMW);
   }
-  const OptimizerKind kind = optimizer->kind();
+  const auto kind = optimizer->kind();
   const bool sgd = kind == OPTIMIZER_KIND_SGD, nadam = kind == OPTIMIZER_KIND_NADAM;
   if (optimizer->learning_rate() == 0) optimizer->set_learning_rate(sgd ? 0.1f : 3e-4f);
   if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(sgd ? 0 : nadam ? 0.01f : 0.1f);
