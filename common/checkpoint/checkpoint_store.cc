@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/checkpoint/durable_file.h"
+#include "common/durable_file.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/checkpoint/durable_file.h"
+#include "common/durable_file.h"
 #include "protos/checkpoint.pb.h"
 
 namespace stagecoach {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/checkpoint/durable_file.h"
+#include "common/durable_file.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 

@@ -1,10 +1,11 @@
 // Tokens of a run: shards on disk, and which window of them a microbatch reads.
 //
-// Formats: a folder made by `stagecoach-model prepare` (dataset.json + shard-NNNNN.bin), a nanoGPT .bin (uint16 without a
-// header), an llm.c .bin (header of 256 int32, magic 20240520, version 1, token count; then uint16). Files are mapped.
+// Formats: a folder made by `stagecoach-model prepare` (dataset.json + shard-NNNNN.bin), a nanoGPT .bin (uint16 without
+// a header), an llm.c .bin (header of 256 int32, magic 20240520, version 1, token count; then uint16). Files are
+// mapped.
 //
-// Window w = tokens [w T, w T + T], labels shifted by one. Position p -> epoch e = p / W, window perm_e(p mod W): a keyed
-// permutation in place (Feistel network, 6 rounds), so any worker finds any window in O(1). p = (t M + j) B + b.
+// Window w = tokens [w T, w T + T], labels shifted by one. Position p -> epoch e = p / W, window perm_e(p mod W): a
+// keyed permutation in place (Feistel network, 6 rounds), so any worker finds any window in O(1). p = (t M + j) B + b.
 //
 // Threading: const after Open. Errors: NOT_FOUND, INVALID_ARGUMENT with the file and what is wrong with it.
 #pragma once
@@ -20,7 +21,7 @@
 namespace stagecoach {
 
 struct TokenShard {
-  std::string path;    // absolute
+  std::string path;  // absolute
   std::string sha256;
   uint64_t tokens = 0;
 };
@@ -35,8 +36,8 @@ class TokenDataset {
 
   const std::vector<TokenShard>& shards() const;
   uint64_t num_tokens() const;
-  uint32_t vocabulary() const;        // ids are below this
-  const std::string& tokenizer() const;  // "bytes", "sentencepiece" (with tokenizer_path), "unknown"
+  uint32_t vocabulary() const;                // ids are below this
+  const std::string& tokenizer() const;       // "bytes", "sentencepiece" (with tokenizer_path), "unknown"
   const std::string& tokenizer_path() const;  // file inside the folder, or empty
 
   // Copies tokens [first, first + out.size()) . Precondition: in range.
@@ -51,7 +52,9 @@ class TokenDataset {
 // perm_e: position within an epoch -> window, both in [0, windows).
 uint64_t PermuteWindow(uint64_t seed, uint64_t epoch, uint64_t windows, uint64_t position);
 
-struct WindowSplit { uint64_t training = 0, evaluation = 0; };
+struct WindowSplit {
+  uint64_t training = 0, evaluation = 0;
+};
 // W = floor((tokens - 1)/T) windows; the last max(1, round(W * fraction)) are for evaluation. INVALID_ARGUMENT if there
 // are fewer than 2.
 absl::StatusOr<WindowSplit> SplitWindows(uint64_t num_tokens, uint64_t sequence_tokens, double validation_fraction);
@@ -60,8 +63,9 @@ absl::StatusOr<WindowSplit> SplitWindows(uint64_t num_tokens, uint64_t sequence_
 void ReadMicrobatch(const TokenDataset& data, uint64_t seed, uint64_t training_windows, uint64_t n, uint32_t sequences,
                     uint32_t tokens, absl::Span<int64_t> ids, absl::Span<int64_t> labels);
 // The same for evaluation microbatch e: window training_windows + (e B + b) mod evaluation_windows, always the same.
-void ReadEvaluationMicrobatch(const TokenDataset& data, uint64_t training_windows, uint64_t evaluation_windows, uint64_t e,
-                              uint32_t sequences, uint32_t tokens, absl::Span<int64_t> ids, absl::Span<int64_t> labels);
+void ReadEvaluationMicrobatch(const TokenDataset& data, uint64_t training_windows, uint64_t evaluation_windows,
+                              uint64_t e, uint32_t sequences, uint32_t tokens, absl::Span<int64_t> ids,
+                              absl::Span<int64_t> labels);
 
 // Mean nats per token, on evaluation microbatches 0..microbatches-1, of a bigram model with add-one-like smoothing
 // counted on the training windows (interpolated: (c(a,b) + p(b)) / (c(a) + 1), p = (c(b)+1)/(N+V)).

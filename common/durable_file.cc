@@ -1,4 +1,4 @@
-#include "common/checkpoint/durable_file.h"
+#include "common/durable_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
