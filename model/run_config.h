@@ -53,7 +53,7 @@ struct OptimizerConfig {
   bool keeps_previous_step() const { return error_feedback > 0; }
 };
 
-enum class RecomputeMode { kOn, kOff };
+enum class RecomputeMode { kOn, kOff, kAuto };  // kAuto: the executor keeps activations when memory allows
 
 struct RunConfig {
   uint64_t seed = 1;
