@@ -16,8 +16,8 @@
 
 namespace stagecoach {
 
-constexpr size_t kMaxChunkBytes = size_t{1} << 20;                            // about 1 ms at 10 Gbit/s
-constexpr size_t kMaxDataMessageBytes = kMaxChunkBytes + (size_t{64} << 10);  // a chunk and its header
+// A chunk of 1 MiB (kMaxChunkBytes of worker/tensor/frame_codec.h) and its header.
+constexpr size_t kMaxDataMessageBytes = (size_t{1} << 20) + (size_t{64} << 10);
 constexpr size_t kMaxControlMessageBytes = size_t{1} << 20;
 
 enum class ChannelKind {
