@@ -1,0 +1,126 @@
+#include "worker/main/stage_setup.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/codec/number_codec.h"
+#include "common/status_macros.h"
+#include "model/record_reader.h"
+
+namespace stagecoach {
+namespace {
+
+// A norm vector has 8 bytes for each parameter tensor from here on down: a thousand blocks of a hundred tensors fit.
+constexpr size_t kMaxNormBytes = 1u << 20;
+constexpr size_t kMaxScalarBytes = 256;  // StepScalar: four fields
+
+absl::Status CheckPlan(const AssignStage& assign, const RunConfig& config, const std::string& own_name,
+                       uint64_t own_incarnation) {
+  const Plan& plan = assign.plan();
+  if (static_cast<uint32_t>(plan.stages_size()) != config.num_stages() || assign.stage() >= config.num_stages()) {
+    return absl::InvalidArgumentError(absl::StrCat("plan does not fit the record's cuts: stages=", plan.stages_size(),
+                                                   " cuts=", config.cuts.size(), " stage=", assign.stage()));
+  }
+  const StageAssignment& own = plan.stages(static_cast<int>(assign.stage()));
+  if (own.worker() != own_name || own.incarnation() != own_incarnation) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the stage is another worker's: stage=", assign.stage(), " worker=", own.worker()));
+  }
+  if (own.first_unit() != config.first_unit(assign.stage()) || own.end_unit() != config.end_unit(assign.stage())) {
+    return absl::InvalidArgumentError(absl::StrCat("plan and record disagree about the layers of stage ",
+                                                   assign.stage(), ": units ", own.first_unit(), "..", own.end_unit()));
+  }
+  for (const StageAssignment& stage : plan.stages()) {
+    if (stage.window() == 0) return absl::InvalidArgumentError(absl::StrCat("window 0 at stage ", stage.stage()));
+  }
+  return absl::OkStatus();
+}
+
+StageCoreConfig CoreConfig(const AssignStage& assign, const RunConfig& config) {
+  StageCoreConfig core;
+  core.stage = assign.stage();
+  core.num_stages = config.num_stages();
+  core.window = assign.plan().stages(static_cast<int>(assign.stage())).window();
+  core.rule = config.RuleOfStage(assign.stage());
+  core.order = config.Order();
+  core.total_steps = config.total_steps;
+  core.first_step = assign.first_step();
+  core.end_step =
+      assign.stop_after_step() == 0 ? config.total_steps : std::min(assign.stop_after_step(), config.total_steps);
+  core.checkpoint_every = config.checkpoint_every;
+  const bool gpipe = assign.record().spec().schedule().kind() == SCHEDULE_KIND_GPIPE;
+  core.policy = gpipe ? StagePolicy::kForwardsFirst : StagePolicy::kAlternate;
+  core.clip_scope = config.clip_none        ? ClipScope::kNone
+                    : config.clip_per_stage ? ClipScope::kStage
+                                            : ClipScope::kGlobal;
+  core.clip_norm = config.clip_norm;
+  return core;
+}
+
+// `boundary` lies between stages boundary and boundary + 1.
+NeighbourLink MakeLink(const Plan& plan, const RunConfig& config, uint32_t boundary, bool neighbour_is_above,
+                       const AddressOfWorker& address_of) {
+  const StageAssignment& upper = plan.stages(static_cast<int>(boundary));
+  const StageAssignment& lower = plan.stages(static_cast<int>(boundary) + 1);
+  StreamIdentity down;
+  down.run = plan.run();
+  down.cluster = plan.cluster();
+  down.epoch = plan.epoch();
+  down.sender = upper.worker();
+  down.sender_incarnation = upper.incarnation();
+  down.receiver_incarnation = lower.incarnation();
+  down.cut = config.cuts[boundary];
+  down.direction = LinkDirection::kForward;
+  down.wire_format = static_cast<uint32_t>(config.codecs[boundary]);
+  down.rows = config.sequences * config.tokens;
+  down.columns = config.model.boundary_columns();
+  StreamIdentity up = down;
+  up.sender = lower.worker();
+  up.sender_incarnation = lower.incarnation();
+  up.receiver_incarnation = upper.incarnation();
+  up.direction = LinkDirection::kBackward;
+
+  const StageAssignment& neighbour = neighbour_is_above ? upper : lower;
+  NeighbourLink link;
+  link.worker = neighbour.worker();
+  link.address = address_of(neighbour.worker(), neighbour.address());
+  link.outgoing = neighbour_is_above ? up : down;
+  link.incoming = neighbour_is_above ? down : up;
+  link.limits.tensor_bytes = EncodedBytes(config.codecs[boundary], down.rows, down.columns);
+  link.limits.max_control_bytes = neighbour_is_above ? kMaxScalarBytes : kMaxNormBytes;
+  // Both directions of a boundary are bounded by the window of its upper stage. As many control frames again can stand
+  // between them (M = 1: one each), and a few around the ends of a run.
+  link.limits.max_frames_held = 2 * upper.window() + 8;
+  return link;
+}
+
+}  // namespace
+
+absl::StatusOr<StageOrder> ReadStageOrder(const AssignStage& assign, const std::string& own_name,
+                                          uint64_t own_incarnation, const AddressOfWorker& address_of) {
+  ASSIGN_OR_RETURN(RunConfig config, ReadRunConfig(assign.record()));
+  RETURN_IF_ERROR(CheckPlan(assign, config, own_name, own_incarnation));
+  StageOrder order;
+  StageSetup& setup = order.setup;
+  setup.core = CoreConfig(assign, config);
+  if (setup.core.first_step >= setup.core.end_step) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nothing to do: first step ", setup.core.first_step, ", end after step ", setup.core.end_step));
+  }
+  setup.epoch = assign.plan().epoch();
+  setup.microbatch_tokens = uint64_t{config.sequences} * config.tokens;
+  setup.evaluation_microbatches = config.evaluation_microbatches;
+  setup.run_dir = assign.record().spec().run_dir();
+  const uint32_t stage = assign.stage();
+  if (stage > 0) setup.above = MakeLink(assign.plan(), config, stage - 1, true, address_of);
+  if (stage + 1 < config.num_stages()) setup.below = MakeLink(assign.plan(), config, stage, false, address_of);
+
+  order.executor.stage = stage;
+  order.executor.window = setup.core.window;
+  order.executor.first_step = assign.first_step();
+  order.executor.checkpoint_dir = assign.checkpoint_dir();
+  order.executor.config = std::move(config);
+  return order;
+}
+
+}  // namespace stagecoach

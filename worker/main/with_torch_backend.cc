@@ -1,0 +1,20 @@
+// The executor that computes with libtorch. Sees no torch header: the functions come from worker/compute.
+#include "worker/compute/torch_runtime_gate.h"
+#include "worker/main/compute_backend.h"
+
+namespace stagecoach {
+
+absl::StatusOr<ComputeBackend> TorchBackend(const std::string& device, int threads) {
+  const absl::Status status = StartTorch(device, threads);
+  if (!status.ok()) return status;
+  ComputeBackend backend;
+  backend.create = [](const ExecutorOptions& options) { return CreateTorchExecutor(options); };
+  backend.measure = [device](const RunConfig& config) { return MeasureTorchUnits(config, device); };
+  backend.fingerprint = [](const RunConfig& config) { return TorchFingerprint(config); };
+  backend.device = device;
+  backend.torch_version = TorchLibraryVersion();
+  backend.cpu_capability = TorchLibraryCapability();
+  return backend;
+}
+
+}  // namespace stagecoach

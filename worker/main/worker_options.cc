@@ -1,0 +1,104 @@
+#include "worker/main/worker_options.h"
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+namespace {
+
+bool IsHostPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) return false;
+  int port = 0;
+  for (size_t i = colon + 1; i < text.size(); ++i) {
+    if (text[i] < '0' || text[i] > '9') return false;
+    port = port * 10 + (text[i] - '0');
+    if (port > 65535) return false;
+  }
+  return true;
+}
+
+bool IsLoopback(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.");
+}
+
+bool IsWorkerName(const std::string& name) {
+  if (name.empty() || name.size() > 63 || name.front() == '-' || name.back() == '-') return false;
+  for (const char c : name) {
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-') return false;
+  }
+  return true;
+}
+
+absl::Status NotHostPort(absl::string_view flag, const std::string& value) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": not host:port with a port of 0..65535: ", value));
+}
+
+absl::Status Check(const WorkerFlags& flags) {
+  if (!IsHostPort(flags.coordinator)) return NotHostPort("--coordinator", flags.coordinator);
+  if (!IsHostPort(flags.listen)) return NotHostPort("--listen", flags.listen);
+  if (!flags.advertise.empty() && !IsHostPort(flags.advertise)) return NotHostPort("--advertise", flags.advertise);
+  if (!flags.name.empty() && !IsWorkerName(flags.name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--name: lower-case letters, digits and inner dashes, at most 63 characters: ", flags.name));
+  }
+  if (!flags.insecure && !IsLoopback(flags.listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: others could reach ", flags.listen,
+                     ", and links are neither encrypted nor authenticated; add --insecure if the network is trusted"));
+  }
+  if (flags.device != "cpu" && flags.device != "cuda" && !absl::StartsWith(flags.device, "cuda:")) {
+    return absl::InvalidArgumentError(absl::StrCat("--device: cpu, cuda or cuda:N: ", flags.device));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv) {
+  WorkerFlags flags;
+  std::vector<std::string> dial;
+  CLI::App app("stagecoach-worker: executes one stage of a run", "stagecoach-worker");
+  app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator")->required();
+  app.add_option("--listen", flags.listen, "host:port where other workers' links arrive; port 0: any free one");
+  app.add_option("--advertise", flags.advertise, "host:port that other workers dial (default: the listen address)");
+  app.add_option("--name", flags.name, "name in the fleet (default: host name and process id)");
+  app.add_option("--device", flags.device, "cpu, cuda or cuda:N");
+  app.add_option("--threads", flags.threads, "threads of libtorch")->check(CLI::Range(1, 256));
+  app.add_option("--dial", dial, "NAME=host:port: dial the worker NAME there (repeatable)")->allow_extra_args(false);
+  app.add_option("--executor", flags.executor, "torch, or fake: integer arithmetic that sleeps, to test links")
+      ->check(CLI::IsMember({"torch", "fake"}));
+  app.add_option("--fake-forward-ms", flags.fake_forward_ms, "fake: milliseconds per unit")
+      ->check(CLI::Range(0.0, 1e5));
+  app.add_option("--fake-backward-ms", flags.fake_backward_ms, "fake: milliseconds per unit")
+      ->check(CLI::Range(0.0, 1e5));
+  app.add_option("--fake-update-ms", flags.fake_update_ms, "fake: milliseconds per unit")->check(CLI::Range(0.0, 1e5));
+  app.add_option("--port-file", flags.port_file, "file that gets the bound port");
+  app.add_flag("--insecure", flags.insecure, "allow a listen address that is not loopback");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    flags.help = app.help();
+    return flags;
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see stagecoach-worker --help"));
+  }
+  for (const std::string& entry : dial) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || !IsWorkerName(entry.substr(0, equals)) ||
+        !IsHostPort(entry.substr(equals + 1))) {
+      return absl::InvalidArgumentError(absl::StrCat("--dial: not NAME=host:port: ", entry));
+    }
+    flags.dial[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  const absl::Status status = Check(flags);
+  if (!status.ok()) return status;
+  return flags;
+}
+
+}  // namespace stagecoach
