@@ -19,7 +19,13 @@ namespace stagecoach {
 
 enum class LinkDirection : uint8_t { kForward = 1, kBackward = 2 };
 enum class FrameKind : uint8_t {  // numbers of link.proto
-  kActivation = 1, kGradient = 2, kEvaluation = 3, kDone = 4, kNorms = 5, kScalar = 6, kStop = 7,
+  kActivation = 1,
+  kGradient = 2,
+  kEvaluation = 3,
+  kDone = 4,
+  kNorms = 5,
+  kScalar = 6,
+  kStop = 7,
 };
 
 // Who speaks to whom about what: the plan's view of one stream. Both ends hold the same value.
@@ -42,7 +48,7 @@ struct LinkFrame {
   uint64_t n = 0;
   uint32_t evaluation = 0;
   bool nonfinite = false;
-  BufferRef payload;      // may be null
+  BufferRef payload;  // may be null
 };
 
 // What a receiver accepts, checked before anything is allocated.
@@ -67,14 +73,14 @@ class FrameSender {
 };
 
 struct SenderCallbacks {
-  std::function<void()> on_accepted;          // the receiver answered Hello
-  std::function<void()> on_sent;              // a queued frame was handed to the transport
+  std::function<void()> on_accepted;            // the receiver answered Hello
+  std::function<void()> on_sent;                // a queued frame was handed to the transport
   std::function<void(absl::Status)> on_closed;  // UNAVAILABLE: peer or link down; others as the peer said
 };
 
 struct ReceiverCallbacks {
-  std::function<void()> on_open;              // a sender said Hello and was accepted
-  std::function<void(LinkFrame)> on_frame;    // in sequence order, complete, checked
+  std::function<void()> on_open;            // a sender said Hello and was accepted
+  std::function<void(LinkFrame)> on_frame;  // in sequence order, complete, checked
   std::function<void(absl::Status)> on_closed;
 };
 

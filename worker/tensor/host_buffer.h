@@ -1,8 +1,8 @@
 // A block of host memory for tensors on their way: 64-byte aligned, reference counted, taken from a pool with a cap.
 //
 // Threading: HostBufferPool is safe from any thread (leaf lock). A buffer has one writer, then many readers.
-// Ownership: std::shared_ptr; the memory returns to its pool when the last reference goes, also after the pool object is
-// gone.
+// Ownership: std::shared_ptr; the memory returns to its pool when the last reference goes, also after the pool object
+// is gone.
 #pragma once
 
 #include <cstddef>
