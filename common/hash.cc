@@ -64,7 +64,8 @@ __attribute__((target("sse4.2"))) uint32_t ByInstruction(const uint8_t* data, si
       b = _mm_crc32_u64(b, Load(data + kLane + i));
       c = _mm_crc32_u64(c, Load(data + 2 * kLane + i));
     }
-    crc = kOneLane.Apply(kOneLane.Apply(static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b)) ^ static_cast<uint32_t>(c);
+    crc =
+        kOneLane.Apply(kOneLane.Apply(static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b)) ^ static_cast<uint32_t>(c);
     data += 3 * kLane;
     size -= 3 * kLane;
   }

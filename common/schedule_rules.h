@@ -1,6 +1,6 @@
 // The rules of the pipeline that depend on indices only: which weights a microbatch uses, the order of items, windows.
-// Shared by worker/domain, the oracle in model/ and the planner, because coordinator/ and worker/ never include each other.
-// Formulas: docs/architecture.md, "Version rule".
+// Shared by worker/domain, the oracle in model/ and the planner, because coordinator/ and worker/ never include each
+// other. Formulas: docs/architecture.md, "Version rule".
 //
 // Threading: values; const methods are safe from any thread.
 #pragma once
@@ -23,7 +23,7 @@ class VersionRule {
   // Precondition: microbatches_per_step >= 1, table not empty and sorted, first entry at step 0.
   VersionRule(uint32_t microbatches_per_step, std::vector<JTableEntry> table);
 
-  uint64_t VersionOf(uint64_t n) const;        // weights of microbatch n: W^(version)
+  uint64_t VersionOf(uint64_t n) const;  // weights of microbatch n: W^(version)
   uint32_t microbatches_per_step() const { return m_; }
   uint32_t JOf(uint64_t step) const;
   uint64_t StepOf(uint64_t n) const { return n / m_; }

@@ -18,7 +18,7 @@ class BufferRotation {
   // num_buffers >= newest - oldest + 2.
   BufferRotation(uint32_t num_buffers, uint64_t oldest_version, uint64_t newest_version);
 
-  uint32_t BufferOfVersion(uint64_t version) const;   // precondition: alive
+  uint32_t BufferOfVersion(uint64_t version) const;  // precondition: alive
   bool HasVersion(uint64_t version) const;
   // Buffer of the gradient sum of `step`; takes a free one at the first call for that step (*first = true).
   uint32_t AccumulatorOf(uint64_t step, bool* first);

@@ -1,5 +1,6 @@
-// Decides what one stage does next: which microbatch goes forward or backward, with which weights, when the update runs,
-// what is sent to the neighbours. Pure: events in, effects out; the same code runs in the worker and in the simulator.
+// Decides what one stage does next: which microbatch goes forward or backward, with which weights, when the update
+// runs, what is sent to the neighbours. Pure: events in, effects out; the same code runs in the worker and in the
+// simulator.
 //
 //   on free compute lane:
 //     canF = next item's input present and its version exists and in-flight < N_i and the send side is not blocked
@@ -16,6 +17,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -31,7 +34,8 @@ enum class ClipScope { kGlobal, kStage, kNone };  // kNone: c_t = 1, the skip fl
 
 struct StageCoreConfig {
   uint32_t stage = 0, num_stages = 1;
-  uint32_t window = 1;       // N_i
+  uint32_t window = 1;        // N_i
+  uint32_t input_window = 0;  // N_{i-1}: most inputs that may wait here; stage 0 has none
   VersionRule rule{1, {{0, 0}}};
   ItemOrder order{1, 1, 0, 0};
   uint64_t total_steps = 1;  // of the schedule; the evaluation after it uses W^(total_steps)
@@ -40,39 +44,93 @@ struct StageCoreConfig {
   uint64_t checkpoint_every = 0;
   StagePolicy policy = StagePolicy::kAlternate;
   ClipScope clip_scope = ClipScope::kGlobal;
-  double clip_norm = 1.0;    // kStage: each stage uses clip_norm / sqrt(num_stages)
+  double clip_norm = 1.0;  // kStage: each stage uses clip_norm / sqrt(num_stages)
 };
 
 // ---- effects -----------------------------------------------------------------------------------------------------
 // Compute effects: the owner runs them on the compute lane and answers with OnComputeDone.
-struct RunForward { Item item; uint32_t weights_buffer; };
-struct RunBackward { Item item; uint32_t weights_buffer, gradient_buffer; bool first; };
-struct RunForwardBackward { Item item; uint32_t weights_buffer, gradient_buffer; bool first; };  // last stage
-struct RunEvaluation { Item item; uint32_t weights_buffer; };                                    // last stage
-struct RunNorms { uint64_t step; uint32_t gradient_buffer; };
+struct RunForward {
+  Item item;
+  uint32_t weights_buffer;
+};
+struct RunBackward {
+  Item item;
+  uint32_t weights_buffer, gradient_buffer;
+  bool first;
+};
+struct RunForwardBackward {
+  Item item;
+  uint32_t weights_buffer, gradient_buffer;
+  bool first;
+};  // last stage
+struct RunEvaluation {
+  Item item;
+  uint32_t weights_buffer;
+};  // last stage
+struct RunNorms {
+  uint64_t step;
+  uint32_t gradient_buffer;
+};
 struct RunUpdate {
-  uint64_t step; uint32_t weights_buffer, gradient_buffer; double clip; bool skip;
-  std::vector<uint64_t> capture_for;   // CaptureWeights(version step+1) for each of these checkpoint steps
+  uint64_t step;
+  uint32_t weights_buffer, gradient_buffer;
+  double clip;
+  bool skip;
+  std::vector<uint64_t> capture_for;  // CaptureWeights(version step+1) for each of these checkpoint steps
 };
 // Copies of live versions for the checkpoint at the end of this life (they are all alive then), before FinishCapture.
-struct RunCapture { uint64_t checkpoint_step; std::vector<std::pair<uint64_t, uint32_t>> version_and_buffer; };
-struct RunFinishCapture { uint64_t checkpoint_step; };
+struct RunCapture {
+  uint64_t checkpoint_step;
+  std::vector<std::pair<uint64_t, uint32_t>> version_and_buffer;
+};
+struct RunFinishCapture {
+  uint64_t checkpoint_step;
+};
 // Sends. The payload is the result of the compute effect that has just been reported done, unless given here.
-struct SendActivation { Item item; };       // forward; FRAME_KIND_ACTIVATION or EVALUATION
-struct SendGradient { Item item; };         // backward; GRADIENT, or DONE for an evaluation item
-struct SendNorms { uint64_t step; std::vector<double> norms; };
-struct SendScalar { uint64_t step; double clip, square_sum; bool skip; };
-struct SendStop { uint64_t end_step; };
+struct SendActivation {
+  Item item;
+};  // forward; FRAME_KIND_ACTIVATION or EVALUATION
+struct SendGradient {
+  Item item;
+};  // backward; GRADIENT, or DONE for an evaluation item
+struct SendNorms {
+  uint64_t step;
+  std::vector<double> norms;
+};
+struct SendScalar {
+  uint64_t step;
+  double clip, square_sum;
+  bool skip;
+};
+struct SendStop {
+  uint64_t end_step;
+};
 // Reports.
-struct ReleaseInput { Item item; };         // the owner may drop the payload of this item's input (a credit is used up)
-struct ReportScalar { uint64_t step; double clip, square_sum; bool skip; };  // stage 0 (kStage: every stage, own S)
-struct ReportStopPoint { uint64_t end_step; };                               // stage 0
-struct StageFinished { uint64_t steps_done; };
+struct ReleaseInput {
+  Item item;
+};  // the owner may drop the payload of this item's input (a credit is used up)
+struct ReportScalar {
+  uint64_t step;
+  double clip, square_sum;
+  bool skip;
+};  // stage 0 (kStage: every stage, own S)
+struct ReportStopPoint {
+  uint64_t end_step;
+};  // stage 0
+struct StageFinished {
+  uint64_t steps_done;
+};
 
 using StageEffect = std::variant<RunForward, RunBackward, RunForwardBackward, RunEvaluation, RunNorms, RunUpdate,
                                  RunCapture, RunFinishCapture, SendActivation, SendGradient, SendNorms, SendScalar,
                                  SendStop, ReleaseInput, ReportScalar, ReportStopPoint, StageFinished>;
 using StageEffects = absl::StatusOr<std::vector<StageEffect>>;
+
+// c_t = min(1, clip / (sqrt(S) + 1e-6)), S summed in the given order; not finite -> skip.
+struct ClipDecision {
+  double clip = 1, square_sum = 0;
+  bool skip = false;
+};
 
 enum class WaitReason { kNone, kInput, kGradient, kCredit, kVersion, kScalar, kSend };
 
@@ -81,32 +139,68 @@ class StageCore {
   explicit StageCore(StageCoreConfig config);
 
   StageEffects Start();
-  StageEffects OnInput(const Item& item);                    // activation or evaluation frame from above
-  StageEffects OnGradient(const Item& item);                 // gradient or Done frame from below
-  StageEffects OnNorms(uint64_t step, std::vector<double> norms);   // from below
+  StageEffects OnInput(const Item& item);                          // activation or evaluation frame from above
+  StageEffects OnGradient(const Item& item);                       // gradient or Done frame from below
+  StageEffects OnNorms(uint64_t step, std::vector<double> norms);  // from below
   StageEffects OnScalar(uint64_t step, double clip, double square_sum, bool skip);  // from above
-  StageEffects OnStop(uint64_t end_step);                    // from above
-  StageEffects RequestStop();                                // stage 0: end at the next step boundary possible
+  StageEffects OnStop(uint64_t end_step);                                           // from above
+  StageEffects RequestStop();  // stage 0: end at the next step boundary possible
   StageEffects OnSendBlocked(bool forward_blocked, bool backward_blocked);
   // The outstanding compute effect has ended. `norms` only after RunNorms.
   StageEffects OnComputeDone(std::vector<double> norms = {});
 
-  bool computing() const;
-  WaitReason wait_reason() const;      // why the compute lane is idle now; kNone while computing or finished
-  bool finished() const;
-  uint64_t next_forward() const;       // sequence
-  uint64_t next_backward() const;      // sequence
-  uint64_t newest_version() const;
-  uint64_t expected_norms_step() const;
-  const BufferRotation& buffers() const;
+  bool computing() const { return running_.has_value(); }
+  WaitReason wait_reason() const {
+    return wait_reason_;
+  }  // why the compute lane is idle now; kNone while computing or finished
+  bool finished() const { return finished_; }
+  uint64_t next_forward() const { return next_forward_; }    // sequence
+  uint64_t next_backward() const { return next_backward_; }  // sequence
+  uint64_t newest_version() const { return buffers_.newest(); }
+  uint64_t expected_norms_step() const { return next_norms_step_; }
+  const BufferRotation& buffers() const { return buffers_; }
 
  private:
-  // Implementation detail; see stage_core.cc.
+  uint32_t M() const { return config_.rule.microbatches_per_step(); }
+  bool is_first() const { return config_.stage == 0; }
+  bool is_last() const { return config_.stage + 1 == config_.num_stages; }
+
+  void EndAfter(uint64_t end_step, std::vector<StageEffect>& effects);
+  void FinishBackwardItem(const Item& item, std::vector<StageEffect>& effects);
+  void OnBackwardDone(const Item& item, std::vector<StageEffect>& effects);
+  void OnUpdateDone(const RunUpdate& update);
+  void CombineNorms(uint64_t step, std::vector<StageEffect>& effects);
+
+  uint64_t OldestVersionAfter(uint64_t step) const;  // what the first microbatch after `step` steps needs
+  std::vector<uint64_t> CheckpointsThatNeed(uint64_t version) const;
+  void QueueStartCaptures();
+
+  uint64_t VersionFor(const Item& item) const;
+  bool CanForward(WaitReason* why_not) const;
+  bool CanBackward() const;
+  void Decide(std::vector<StageEffect>& effects);
+  void Run(StageEffect effect, std::vector<StageEffect>& effects);
+  void RunNextForward(std::vector<StageEffect>& effects);
+  void RunNextBackward(std::vector<StageEffect>& effects);
+  void RunNextUpdate(std::vector<StageEffect>& effects);
+  void Finish(std::vector<StageEffect>& effects);
+
   StageCoreConfig config_;
+  BufferRotation buffers_;
+  uint64_t end_sequence_ = 0;
+  // Next item by sequence: to start forward, to end backward, to arrive from above, to come back from below.
+  uint64_t next_forward_ = 0, next_backward_ = 0, next_input_ = 0, next_gradient_ = 0;
+  // Next step: whose norms arrive from below, whose own norms are computed, whose scalar is known.
+  uint64_t next_norms_step_ = 0, next_own_norms_step_ = 0, next_scalar_step_ = 0;
+  std::map<uint64_t, std::vector<double>> norms_own_, norms_below_;  // by step; at most the live steps: tau + 1
+  std::map<uint64_t, ClipDecision> scalars_;                         // known, update not yet done
+  std::deque<StageEffect> urgent_;  // norms and captures: before anything else computes
+  std::optional<StageEffect> running_;
+  std::optional<uint64_t> last_checkpoint_;
+  bool last_was_forward_ = false, forward_blocked_ = false, backward_blocked_ = false, finished_ = false;
+  WaitReason wait_reason_ = WaitReason::kNone;
 };
 
-// c_t = min(1, clip / (sqrt(S) + 1e-6)), S summed in the given order; not finite -> skip.
-struct ClipDecision { double clip = 1, square_sum = 0; bool skip = false; };
 ClipDecision DecideClip(const std::vector<double>& norms_in_canonical_order, ClipScope scope, double clip_norm);
 
 }  // namespace stagecoach
