@@ -21,13 +21,11 @@ using google::protobuf::Message;
 constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr const char* kNamePattern = "1..63 of a-z, 0-9, - (not at the ends)";
 
+// RATE_SCHEDULE_ of RATE_SCHEDULE_UNSPECIFIED, which every enum has as its value 0.
 std::string EnumPrefix(const google::protobuf::EnumDescriptor* type) {
-  std::string prefix;
-  for (const char c : type->name()) {
-    if (absl::ascii_isupper(c) && !prefix.empty()) prefix.push_back('_');
-    prefix.push_back(absl::ascii_toupper(c));
-  }
-  return prefix + "_";
+  constexpr absl::string_view kZero = "UNSPECIFIED";
+  const std::string& name = type->FindValueByNumber(0)->name();
+  return name.substr(0, name.size() - kZero.size());
 }
 
 absl::Status WrongType(absl::string_view path, absl::string_view text, absl::string_view wanted) {

@@ -1,0 +1,204 @@
+#include "coordinator/domain/run_machine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace stagecoach {
+namespace {
+
+// How long the report of a failing link waits for news of the neighbour. A killed process is known at once; longer
+// would eat into the 15 s within which a lost worker must end its run.
+constexpr Duration kBlameGrace = std::chrono::seconds(2);
+
+}  // namespace
+
+void RunMachine::Enter(MonoTime now, RunPhase phase, std::string detail, Duration timeout) {
+  phase_ = phase;
+  detail_ = std::move(detail);
+  deadline_ = timeout == Duration::max() ? MonoTime::max() : now + timeout;
+}
+
+bool RunMachine::IsMember(absl::string_view worker) const {
+  return std::find(members_.begin(), members_.end(), std::string(worker)) != members_.end();
+}
+
+std::string RunMachine::StageName(absl::string_view worker) const {
+  const auto found = std::find(members_.begin(), members_.end(), std::string(worker));
+  return absl::StrCat("worker ", worker, " (stage ", found - members_.begin(), ")");
+}
+
+RunEffects RunMachine::OnFreeWorkers(MonoTime now, const std::vector<std::string>& free) {
+  if (phase_ != RunPhase::kWaiting) return {};
+  const size_t wanted = options_.workers_wanted == 0 ? 1 : options_.workers_wanted;
+  if (free.size() < wanted) {
+    detail_ = absl::StrCat("waits for workers: ", free.size(), " of ", wanted, " are there");
+    return {};
+  }
+  const size_t limit = options_.workers_wanted == 0 ? free.size() : wanted;
+  members_.assign(free.begin(), free.begin() + static_cast<ptrdiff_t>(std::min<size_t>(limit, options_.max_stages)));
+  next_probe_ = 0;
+  return NextProbe(now);
+}
+
+RunEffects RunMachine::NextProbe(MonoTime now) {
+  const size_t workers = members_.size(), index = next_probe_++;
+  if (index < workers) {
+    Enter(now, RunPhase::kMeasuring, absl::StrCat("measures worker ", members_[index]), options_.probe_timeout);
+    return {ProbeWorkerEffect{members_[index]}};
+  }
+  const size_t link = (index - workers) / 2;
+  if (link + 1 < workers) {
+    const bool down = (index - workers) % 2 == 0;
+    const std::string &from = members_[down ? link : link + 1], &to = members_[down ? link + 1 : link];
+    Enter(now, RunPhase::kMeasuring, absl::StrCat("measures link ", from, " -> ", to), options_.link_timeout);
+    return {ProbeLinkEffect{from, to}};
+  }
+  Enter(now, RunPhase::kPlanning, "makes the plan", options_.plan_timeout);
+  return {MakePlanEffect{members_}};
+}
+
+RunEffects RunMachine::OnWorkerProbed(MonoTime now, absl::string_view worker, absl::string_view error) {
+  // An answer that comes after its time-out, or twice, is not the one that is waited for.
+  if (phase_ != RunPhase::kMeasuring || next_probe_ > members_.size() ||
+      members_[next_probe_ - 1] != std::string(worker)) {
+    return {};
+  }
+  if (!error.empty()) return Fail(absl::StrCat("worker ", worker, " could not measure the model: ", error));
+  return NextProbe(now);
+}
+
+RunEffects RunMachine::OnLinkProbed(MonoTime now, absl::string_view from, absl::string_view to,
+                                    absl::string_view error) {
+  if (phase_ != RunPhase::kMeasuring || detail_ != absl::StrCat("measures link ", from, " -> ", to)) return {};
+  if (!error.empty()) return Fail(absl::StrCat("worker ", from, " cannot reach worker ", to, ": ", error));
+  return NextProbe(now);
+}
+
+RunEffects RunMachine::OnPlanned(MonoTime now, uint64_t total_steps) {
+  if (phase_ != RunPhase::kPlanning) return {};
+  options_.total_steps = total_steps;
+  Enter(now, RunPhase::kLoading, "workers load their stages", options_.load_timeout);
+  return {AssignStagesEffect{}};
+}
+
+RunEffects RunMachine::OnPlanFailed(MonoTime, absl::string_view error) {
+  return phase_ == RunPhase::kPlanning ? Fail(error) : RunEffects{};
+}
+
+RunEffects RunMachine::OnStageReady(MonoTime now, absl::string_view worker) {
+  if (phase_ != RunPhase::kLoading || !IsMember(worker)) return {};
+  ready_.insert(std::string(worker));
+  detail_ = absl::StrCat("workers load their stages: ", ready_.size(), " of ", members_.size());
+  if (ready_.size() < members_.size()) return {};
+  Enter(now, RunPhase::kRunning, "", options_.stall_timeout);
+  return {StartStagesEffect{}};
+}
+
+RunEffects RunMachine::OnProgress(MonoTime now) {
+  const bool moving = phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping;
+  if (moving && finished_.size() < members_.size()) deadline_ = now + options_.stall_timeout;
+  return {};
+}
+
+RunEffects RunMachine::OnStageFinished(MonoTime now, absl::string_view worker, uint64_t steps) {
+  if ((phase_ != RunPhase::kRunning && phase_ != RunPhase::kStopping) || !IsMember(worker)) return {};
+  finished_[std::string(worker)] = steps;
+  if (steps != finished_.begin()->second) {
+    return Fail(absl::StrCat(StageName(worker), " ended after ", steps, " steps, ", finished_.begin()->first, " after ",
+                             finished_.begin()->second));
+  }
+  if (finished_.size() == members_.size()) deadline_ = now + options_.commit_timeout;
+  return EndWhenComplete(now);
+}
+
+RunEffects RunMachine::OnCheckpointCommitted(MonoTime now, uint64_t step) {
+  if (ended()) return {};
+  committed_ = std::max(step, committed_.value_or(0));
+  return EndWhenComplete(now);
+}
+
+RunEffects RunMachine::EndWhenComplete(MonoTime now) {
+  if (members_.empty() || finished_.size() < members_.size()) return {};
+  const uint64_t steps = finished_.begin()->second;
+  if (committed_ != steps) {
+    detail_ = absl::StrCat("waits for the checkpoint of step ", steps);
+    return {};
+  }
+  if (!skip_reason_.empty()) return Fail(skip_reason_);
+  const bool all = steps >= options_.total_steps;
+  Enter(now, all ? RunPhase::kFinished : RunPhase::kStopped,
+        all ? "" : absl::StrCat("stopped after ", steps, " of ", options_.total_steps, " steps; go on with --resume"),
+        Duration::max());
+  return {ReleaseEffect{"the run has ended"}, EndedEffect{}};
+}
+
+RunEffects RunMachine::OnStageFailed(MonoTime now, absl::string_view worker, absl::string_view error,
+                                     absl::string_view peer) {
+  if (ended() || !IsMember(worker)) return {};
+  const std::string text = absl::StrCat(StageName(worker), ": ", error);
+  if (peer.empty() || !IsMember(peer)) return Fail(text);
+  // Keep the first report: the later ones follow from it.
+  if (!blame_) blame_ = Blame{now + kBlameGrace, std::string(peer), absl::StrCat(text, " (neighbour ", peer, ")")};
+  return {};
+}
+
+RunEffects RunMachine::OnStopRequested(MonoTime now, absl::string_view reason) {
+  if (ended() || phase_ == RunPhase::kStopping) return {};
+  if (phase_ == RunPhase::kRunning) {
+    Enter(now, RunPhase::kStopping, std::string(reason), options_.stall_timeout);
+    return {RequestStopEffect{}};
+  }
+  Enter(now, RunPhase::kStopped, absl::StrCat("stopped before it started: ", reason), Duration::max());
+  return {ReleaseEffect{std::string(reason)}, EndedEffect{}};
+}
+
+RunEffects RunMachine::OnTooManySkips(MonoTime now, absl::string_view reason) {
+  if (phase_ != RunPhase::kRunning && phase_ != RunPhase::kStopping) return {};
+  if (skip_reason_.empty()) skip_reason_ = std::string(reason);
+  return OnStopRequested(now, reason);
+}
+
+RunEffects RunMachine::OnFatal(MonoTime, absl::string_view error) { return ended() ? RunEffects{} : Fail(error); }
+
+RunEffects RunMachine::OnWorkerLost(MonoTime, absl::string_view worker, absl::string_view reason) {
+  if (ended() || !IsMember(worker)) return {};
+  std::string text = absl::StrCat(StageName(worker), " was lost: ", reason);
+  if (phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping) {
+    absl::StrAppend(&text,
+                    committed_ ? absl::StrCat("; the checkpoint of step ", *committed_, " stays, ")
+                               : std::string("; no checkpoint was made, "),
+                    "start the worker again and go on with --resume");
+  }
+  return Fail(text);
+}
+
+RunEffects RunMachine::OnTick(MonoTime now) {
+  if (ended()) return {};
+  if (blame_ && now >= blame_->due) return Fail(blame_->error);
+  if (now < deadline_) return {};
+  if (phase_ == RunPhase::kLoading) {
+    std::vector<std::string> missing;
+    for (const std::string& member : members_) {
+      if (ready_.count(member) == 0 && missing.size() < 3) missing.push_back(member);
+    }
+    return Fail(absl::StrCat("not ready in time: ", absl::StrJoin(missing, ", ")));
+  }
+  if (phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping) {
+    return Fail(finished_.size() == members_.size() && !members_.empty()
+                    ? absl::StrCat("the last checkpoint did not become complete in time")
+                    : absl::StrCat("no stage has moved for ", options_.stall_timeout / std::chrono::seconds(1),
+                                   " s; see the logs of the workers"));
+  }
+  return Fail(absl::StrCat("took too long: ", detail_));
+}
+
+RunEffects RunMachine::Fail(absl::string_view error) {
+  phase_ = RunPhase::kFailed;
+  detail_ = std::string(error);
+  deadline_ = MonoTime::max();
+  return {ReleaseEffect{detail_}, EndedEffect{}};
+}
+
+}  // namespace stagecoach

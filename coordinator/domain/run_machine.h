@@ -1,0 +1,118 @@
+// The life of one run: which workers it has, what it waits for, when it ends and why. Events in, effects out.
+//
+//   WAITING --enough workers--> MEASURING --all probes--> PLANNING --plan--> LOADING --all ready--> RUNNING
+//   RUNNING --stop asked, or too many skips--> STOPPING
+//   RUNNING, STOPPING --all stages finished and the last checkpoint committed--> FINISHED (all steps) or STOPPED
+//   any --stop asked before RUNNING--> STOPPED
+//   any --a worker of the run is lost, a stage or a step of this list fails or takes too long--> FAILED
+//
+// A stage that fails because of a neighbour is given kBlameGrace: if that neighbour turns out to be lost, the error
+// names it and not the messenger.
+//
+// Threading: a value, confined to the coordinator loop. Time is an argument; OnTick at least every second.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+using MonoTime = std::chrono::nanoseconds;
+using Duration = std::chrono::nanoseconds;
+
+enum class RunPhase { kWaiting, kMeasuring, kPlanning, kLoading, kRunning, kStopping, kFinished, kStopped, kFailed };
+
+struct ProbeWorkerEffect {
+  std::string worker;
+};
+struct ProbeLinkEffect {
+  std::string from, to;
+};
+struct MakePlanEffect {
+  std::vector<std::string> workers;
+};
+struct AssignStagesEffect {};
+struct StartStagesEffect {};
+struct RequestStopEffect {};  // graceful, through stage 0
+struct ReleaseEffect {
+  std::string reason;
+};  // all members that are still there
+struct EndedEffect {};
+using RunEffect = std::variant<ProbeWorkerEffect, ProbeLinkEffect, MakePlanEffect, AssignStagesEffect,
+                               StartStagesEffect, RequestStopEffect, ReleaseEffect, EndedEffect>;
+using RunEffects = std::vector<RunEffect>;
+
+class RunMachine {
+ public:
+  struct Options {
+    uint32_t workers_wanted = 0;  // 0 = all that are free when there is at least one
+    uint32_t max_stages = 1;      // cuts + 1 that the model allows
+    uint64_t total_steps = 1;
+    Duration probe_timeout = std::chrono::seconds(180);   // a large block on a slow CPU: 7 passes
+    Duration link_timeout = std::chrono::seconds(60);     // 30 s of traffic and the dialling
+    Duration plan_timeout = std::chrono::seconds(300);    // opens the data, verifies a checkpoint
+    Duration load_timeout = std::chrono::seconds(600);    // reads a checkpoint from slow storage
+    Duration stall_timeout = std::chrono::seconds(180);   // no stage moves at all
+    Duration commit_timeout = std::chrono::seconds(120);  // last parts and the manifest
+  };
+
+  explicit RunMachine(const Options& options) : options_(options) {}
+
+  // free: names of live workers without a run, ascending. Only matters while WAITING.
+  RunEffects OnFreeWorkers(MonoTime now, const std::vector<std::string>& free);
+  RunEffects OnWorkerProbed(MonoTime now, absl::string_view worker, absl::string_view error);
+  RunEffects OnLinkProbed(MonoTime now, absl::string_view from, absl::string_view to, absl::string_view error);
+  RunEffects OnPlanned(MonoTime now, uint64_t total_steps);
+  RunEffects OnPlanFailed(MonoTime now, absl::string_view error);
+  RunEffects OnStageReady(MonoTime now, absl::string_view worker);
+  RunEffects OnProgress(MonoTime now);  // any stage did anything
+  RunEffects OnStageFinished(MonoTime now, absl::string_view worker, uint64_t steps);
+  RunEffects OnStageFailed(MonoTime now, absl::string_view worker, absl::string_view error, absl::string_view peer);
+  RunEffects OnCheckpointCommitted(MonoTime now, uint64_t step);
+  RunEffects OnStopRequested(MonoTime now, absl::string_view reason);
+  RunEffects OnTooManySkips(MonoTime now, absl::string_view reason);
+  RunEffects OnFatal(MonoTime now, absl::string_view error);  // the journal, the record, a protocol error
+  RunEffects OnWorkerLost(MonoTime now, absl::string_view worker, absl::string_view reason);
+  RunEffects OnTick(MonoTime now);
+
+  RunPhase phase() const { return phase_; }
+  bool ended() const { return phase_ >= RunPhase::kFinished; }
+  // What it waits for, or why it ended.
+  const std::string& detail() const { return detail_; }
+  const std::vector<std::string>& members() const { return members_; }  // in pipeline order; empty while WAITING
+  bool IsMember(absl::string_view worker) const;
+
+ private:
+  struct Blame {
+    MonoTime due{0};
+    std::string peer, error;
+  };
+
+  RunEffects NextProbe(MonoTime now);
+  RunEffects Fail(absl::string_view error);
+  RunEffects EndWhenComplete(MonoTime now);
+  std::string StageName(absl::string_view worker) const;
+  void Enter(MonoTime now, RunPhase phase, std::string detail, Duration timeout);
+
+  Options options_;
+  RunPhase phase_ = RunPhase::kWaiting;
+  std::string detail_ = "waits for workers";
+  std::vector<std::string> members_;
+  size_t next_probe_ = 0;  // members, then links both ways
+  std::set<std::string> ready_;
+  std::map<std::string, uint64_t> finished_;
+  std::optional<uint64_t> committed_;
+  std::string skip_reason_;
+  std::optional<Blame> blame_;
+  MonoTime deadline_{MonoTime::max()};
+};
+
+}  // namespace stagecoach

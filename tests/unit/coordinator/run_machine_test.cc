@@ -1,0 +1,193 @@
+#include "coordinator/domain/run_machine.h"
+
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+template <typename T>
+const T* Only(const RunEffects& effects) {
+  return effects.size() == 1 ? std::get_if<T>(&effects[0]) : nullptr;
+}
+bool Ended(const RunEffects& effects) {
+  return effects.size() == 2 && std::holds_alternative<ReleaseEffect>(effects[0]) &&
+         std::holds_alternative<EndedEffect>(effects[1]);
+}
+
+RunMachine::Options TwoWorkers() {
+  RunMachine::Options options;
+  options.workers_wanted = 2;
+  options.max_stages = 8;
+  options.total_steps = 10;
+  return options;
+}
+
+// Brings a machine with workers a, b to `phase`.
+RunMachine InPhase(RunPhase phase) {
+  RunMachine machine(TwoWorkers());
+  if (phase == RunPhase::kWaiting) return machine;
+  machine.OnFreeWorkers(seconds(1), {"a", "b"});
+  if (phase == RunPhase::kMeasuring) return machine;
+  machine.OnWorkerProbed(seconds(1), "a", "");
+  machine.OnWorkerProbed(seconds(1), "b", "");
+  machine.OnLinkProbed(seconds(1), "a", "b", "");
+  machine.OnLinkProbed(seconds(1), "b", "a", "");
+  if (phase == RunPhase::kPlanning) return machine;
+  machine.OnPlanned(seconds(1), 10);
+  if (phase == RunPhase::kLoading) return machine;
+  machine.OnStageReady(seconds(1), "a");
+  machine.OnStageReady(seconds(1), "b");
+  if (phase == RunPhase::kRunning) return machine;
+  machine.OnStopRequested(seconds(1), "asked");
+  return machine;
+}
+
+TEST(RunMachineTest, WholeRun_ProbesOneAtATimeAndFinishes) {
+  RunMachine machine(TwoWorkers());
+  EXPECT_TRUE(machine.OnFreeWorkers(seconds(0), {"a"}).empty());
+  EXPECT_EQ(machine.detail(), "waits for workers: 1 of 2 are there");
+  auto effects = machine.OnFreeWorkers(seconds(0), {"a", "b", "c"});
+  ASSERT_NE(Only<ProbeWorkerEffect>(effects), nullptr);
+  EXPECT_EQ(Only<ProbeWorkerEffect>(effects)->worker, "a");
+  EXPECT_TRUE(machine.OnWorkerProbed(seconds(0), "b", "").empty());  // not asked yet
+  effects = machine.OnWorkerProbed(seconds(0), "a", "");
+  EXPECT_EQ(Only<ProbeWorkerEffect>(effects)->worker, "b");
+  effects = machine.OnWorkerProbed(seconds(0), "b", "");
+  ASSERT_NE(Only<ProbeLinkEffect>(effects), nullptr);
+  EXPECT_EQ(Only<ProbeLinkEffect>(effects)->from, "a");
+  effects = machine.OnLinkProbed(seconds(0), "a", "b", "");
+  EXPECT_EQ(Only<ProbeLinkEffect>(effects)->from, "b");
+  effects = machine.OnLinkProbed(seconds(0), "b", "a", "");
+  ASSERT_NE(Only<MakePlanEffect>(effects), nullptr);
+  EXPECT_EQ(Only<MakePlanEffect>(effects)->workers, (std::vector<std::string>{"a", "b"}));
+  EXPECT_NE(Only<AssignStagesEffect>(machine.OnPlanned(seconds(0), 10)), nullptr);
+  EXPECT_TRUE(machine.OnStageReady(seconds(0), "b").empty());
+  EXPECT_NE(Only<StartStagesEffect>(machine.OnStageReady(seconds(0), "a")), nullptr);
+  EXPECT_TRUE(machine.OnStageFinished(seconds(1), "a", 10).empty());
+  EXPECT_TRUE(machine.OnStageFinished(seconds(1), "b", 10).empty());
+  EXPECT_TRUE(machine.OnCheckpointCommitted(seconds(1), 5).empty());
+  EXPECT_TRUE(Ended(machine.OnCheckpointCommitted(seconds(2), 10)));
+  EXPECT_EQ(machine.phase(), RunPhase::kFinished);
+}
+
+TEST(RunMachineTest, StopWhileRunning_EndsAsStopped) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  EXPECT_NE(Only<RequestStopEffect>(machine.OnStopRequested(seconds(1), "asked")), nullptr);
+  EXPECT_TRUE(machine.OnStopRequested(seconds(1), "asked again").empty());
+  machine.OnStageFinished(seconds(2), "b", 4);
+  machine.OnStageFinished(seconds(2), "a", 4);
+  EXPECT_TRUE(Ended(machine.OnCheckpointCommitted(seconds(2), 4)));
+  EXPECT_EQ(machine.phase(), RunPhase::kStopped);
+}
+
+TEST(RunMachineTest, StopBeforeRunning_EndsAtOnce) {
+  for (const RunPhase phase : {RunPhase::kWaiting, RunPhase::kMeasuring, RunPhase::kPlanning, RunPhase::kLoading}) {
+    RunMachine machine = InPhase(phase);
+    ASSERT_EQ(machine.phase(), phase);
+    EXPECT_TRUE(Ended(machine.OnStopRequested(seconds(1), "asked")));
+    EXPECT_EQ(machine.phase(), RunPhase::kStopped);
+  }
+}
+
+TEST(RunMachineTest, LostWorker_FailsTheRunInEveryPhaseAndIsNamed) {
+  for (const RunPhase phase :
+       {RunPhase::kMeasuring, RunPhase::kPlanning, RunPhase::kLoading, RunPhase::kRunning, RunPhase::kStopping}) {
+    RunMachine machine = InPhase(phase);
+    ASSERT_EQ(machine.phase(), phase);
+    EXPECT_TRUE(machine.OnWorkerLost(seconds(2), "stranger", "gone").empty());
+    EXPECT_TRUE(Ended(machine.OnWorkerLost(seconds(2), "b", "its stream ended")));
+    EXPECT_EQ(machine.phase(), RunPhase::kFailed);
+    EXPECT_NE(machine.detail().find("worker b (stage 1) was lost: its stream ended"), std::string::npos);
+    EXPECT_TRUE(machine.OnWorkerLost(seconds(2), "a", "gone too").empty());  // ended already
+  }
+  RunMachine waiting = InPhase(RunPhase::kWaiting);
+  EXPECT_TRUE(waiting.OnWorkerLost(seconds(2), "b", "gone").empty());
+  EXPECT_EQ(waiting.phase(), RunPhase::kWaiting);
+}
+
+TEST(RunMachineTest, NeighbourThatReportsALoss_IsNotBlamed) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  EXPECT_TRUE(machine.OnStageFailed(seconds(2), "a", "stream broke", "b").empty());
+  EXPECT_TRUE(machine.OnTick(seconds(3)).empty());
+  EXPECT_TRUE(Ended(machine.OnWorkerLost(seconds(3), "b", "its stream ended")));
+  EXPECT_EQ(machine.detail().substr(0, 8), "worker b");
+}
+
+TEST(RunMachineTest, BrokenLinkBetweenLiveWorkers_FailsAfterTheGrace) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  EXPECT_TRUE(machine.OnStageFailed(seconds(2), "a", "stream broke", "b").empty());
+  EXPECT_TRUE(machine.OnStageFailed(seconds(2), "b", "also", "a").empty());
+  EXPECT_TRUE(machine.OnTick(milliseconds(3999)).empty());
+  EXPECT_TRUE(Ended(machine.OnTick(seconds(4))));
+  EXPECT_EQ(machine.detail(), "worker a (stage 0): stream broke (neighbour b)");
+}
+
+TEST(RunMachineTest, StageFailure_FailsAtOnce) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  EXPECT_TRUE(Ended(machine.OnStageFailed(seconds(2), "b", "out of memory", "")));
+  EXPECT_EQ(machine.detail(), "worker b (stage 1): out of memory");
+}
+
+TEST(RunMachineTest, EveryPhaseButWaiting_HasATimeLimit) {
+  for (const RunPhase phase :
+       {RunPhase::kMeasuring, RunPhase::kPlanning, RunPhase::kLoading, RunPhase::kRunning, RunPhase::kStopping}) {
+    RunMachine machine = InPhase(phase);
+    EXPECT_TRUE(machine.OnTick(seconds(2)).empty());
+    EXPECT_TRUE(Ended(machine.OnTick(seconds(3600)))) << static_cast<int>(phase);
+    EXPECT_EQ(machine.phase(), RunPhase::kFailed);
+  }
+  RunMachine loading = InPhase(RunPhase::kLoading);
+  loading.OnStageReady(seconds(2), "a");
+  loading.OnTick(seconds(3600));
+  EXPECT_EQ(loading.detail(), "not ready in time: b");
+}
+
+TEST(RunMachineTest, Progress_PutsOffTheStallLimit) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  machine.OnProgress(seconds(170));
+  EXPECT_TRUE(machine.OnTick(seconds(200)).empty());
+  EXPECT_TRUE(Ended(machine.OnTick(seconds(400))));
+}
+
+TEST(RunMachineTest, TooManySkips_StopWithACheckpointAndAnError) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  EXPECT_NE(Only<RequestStopEffect>(machine.OnTooManySkips(seconds(2), "5 skips")), nullptr);
+  machine.OnStageFinished(seconds(2), "a", 7);
+  machine.OnStageFinished(seconds(2), "b", 7);
+  EXPECT_TRUE(Ended(machine.OnCheckpointCommitted(seconds(2), 7)));
+  EXPECT_EQ(machine.phase(), RunPhase::kFailed);
+  EXPECT_EQ(machine.detail(), "5 skips");
+}
+
+TEST(RunMachineTest, ProbeErrors_NameTheWorkers) {
+  RunMachine machine = InPhase(RunPhase::kMeasuring);
+  EXPECT_TRUE(Ended(machine.OnWorkerProbed(seconds(1), "a", "no memory")));
+  EXPECT_EQ(machine.detail(), "worker a could not measure the model: no memory");
+  RunMachine other = InPhase(RunPhase::kMeasuring);
+  other.OnWorkerProbed(seconds(1), "a", "");
+  other.OnWorkerProbed(seconds(1), "b", "");
+  EXPECT_TRUE(Ended(other.OnLinkProbed(seconds(1), "a", "b", "refused")));
+  EXPECT_EQ(other.detail(), "worker a cannot reach worker b: refused");
+}
+
+TEST(RunMachineTest, StagesThatEndAtDifferentSteps_FailTheRun) {
+  RunMachine machine = InPhase(RunPhase::kStopping);
+  machine.OnStageFinished(seconds(2), "a", 7);
+  EXPECT_TRUE(Ended(machine.OnStageFinished(seconds(2), "b", 8)));
+  EXPECT_EQ(machine.phase(), RunPhase::kFailed);
+}
+
+TEST(RunMachineTest, MoreWorkersThanStages_AreLeftOut) {
+  RunMachine::Options options = TwoWorkers();
+  options.max_stages = 1;
+  RunMachine machine(options);
+  machine.OnFreeWorkers(seconds(1), {"a", "b"});
+  EXPECT_EQ(machine.members(), std::vector<std::string>{"a"});
+  EXPECT_NE(Only<MakePlanEffect>(machine.OnWorkerProbed(seconds(1), "a", "")), nullptr);  // no link to measure
+}
+
+}  // namespace
+}  // namespace stagecoach
