@@ -41,6 +41,7 @@ StageCoreConfig CoreConfig(const AssignStage& assign, const RunConfig& config) {
   core.stage = assign.stage();
   core.num_stages = config.num_stages();
   core.window = assign.plan().stages(static_cast<int>(assign.stage())).window();
+  if (assign.stage() > 0) core.input_window = assign.plan().stages(static_cast<int>(assign.stage()) - 1).window();
   core.rule = config.RuleOfStage(assign.stage());
   core.order = config.Order();
   core.total_steps = config.total_steps;
