@@ -1,0 +1,7 @@
+# Data, checkpoints and stagecoach-model.
+stagecoach_test(unit_checkpoint
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/common/checkpoint/safetensors_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/checkpoint/checkpoint_store_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/checkpoint/checkpoint_crash_test.cc
+                DEPS sc_checkpoint LABELS unit)
+stagecoach_test(fuzz_safetensors SOURCES ${CMAKE_SOURCE_DIR}/tests/fuzz/safetensors_fuzz.cc DEPS sc_checkpoint LABELS fuzz)
