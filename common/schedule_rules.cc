@@ -57,7 +57,8 @@ uint64_t ItemOrder::FirstSequenceAfter(uint64_t steps_done) const {
   if (evaluations_ != 0 && steps_done != 0) {
     evaluations = every_ == 0 ? 0 : steps_done / every_;
     const bool last_is_extra = every_ == 0 || total_steps_ % every_ != 0;
-    if (steps_done == total_steps_ && last_is_extra) ++evaluations;
+    // Also behind the end, so that the search of At meets a rising sequence.
+    if (steps_done >= total_steps_ && last_is_extra) ++evaluations;
   }
   return steps_done * m_ + evaluations * evaluations_;
 }

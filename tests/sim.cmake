@@ -1,0 +1,3 @@
+stagecoach_test(sim_pipeline_cases
+  SOURCES ${CMAKE_SOURCE_DIR}/tests/sim/pipeline_cases_test.cc ${CMAKE_SOURCE_DIR}/tests/support/sim_pipeline.cc
+  DEPS sc_worker_domain LABELS sim TIMEOUT 300)
