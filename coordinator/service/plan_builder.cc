@@ -1,0 +1,301 @@
+#include "coordinator/service/plan_builder.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/codec/number_codec.h"
+#include "common/run_spec/run_spec_validation.h"
+#include "common/status_macros.h"
+#include "coordinator/domain/pipeline_prediction.h"
+#include "coordinator/domain/schedule_choice.h"
+#include "coordinator/domain/stage_partition.h"
+
+#ifndef STAGECOACH_VERSION
+#error "the build defines STAGECOACH_VERSION"
+#endif
+
+namespace stagecoach {
+namespace {
+
+constexpr uint32_t kProbeMicrobatches = 8;  // the share of an update in a microbatch's time before M is known
+constexpr double kFrameHeaderBytes = 64;    // 01 section 9
+
+uint32_t NumUnits(const ModelSpec& model) { return model.layers() + 2; }
+
+bool Subspace(const ModelSpec& model) { return model.compression() == COMPRESSION_SUBSPACE; }
+
+const UnitTiming& TimingOf(const ModelSpec& model, const ProbeResult& probe, uint32_t unit) {
+  if (unit == 0) return probe.embedding();
+  if (unit == model.layers() + 1) return probe.head();
+  return Subspace(model) && unit > model.layers() - model.tail_layers() ? probe.tail_block() : probe.block();
+}
+
+// Weights, gradients and optimizer state a parameter, fp32: tau + 2 buffers (tau = 1 unless synchronous) and moments.
+uint64_t BytesPerParameter(const RunSpec& spec) {
+  const auto kind = spec.schedule().kind();
+  const bool synchronous = kind == SCHEDULE_KIND_SYNC || kind == SCHEDULE_KIND_SYNC_1F1B ||
+                           kind == SCHEDULE_KIND_GPIPE || spec.schedule().j() == 0;
+  const bool one_moment = spec.optimizer().kind() == OPTIMIZER_KIND_SGD;
+  return (synchronous ? 8 : 12 + 4) + (one_moment ? 4 : 8);
+}
+
+PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured) {
+  PartitionProblem problem;
+  problem.cut_allowed = AllowedCuts(spec.model());
+  const uint64_t bytes = BytesPerParameter(spec);
+  for (const WorkerDescription& description : measured.workers) {
+    const ProbeResult& probe = measured.probes.at(description.name);
+    PartitionWorker& worker = problem.workers.emplace_back();
+    worker.name = description.name;
+    worker.memory_limit_bytes = description.memory_limit_bytes;
+    for (uint32_t unit = 0; unit < NumUnits(spec.model()); ++unit) {
+      const UnitTiming& timing = TimingOf(spec.model(), probe, unit);
+      worker.unit_seconds.push_back(timing.forward_seconds() + timing.backward_seconds() +
+                                    timing.update_seconds() / kProbeMicrobatches);
+      worker.unit_bytes.push_back(timing.parameters() * bytes);
+      // With recompute the activations of one block at a time are alive.
+      worker.fixed_bytes = std::max(worker.fixed_bytes, timing.activation_bytes());
+    }
+  }
+  return problem;
+}
+
+PipelineCosts MakeCosts(const RunSpec& spec, const Measurements& measured, const std::vector<uint32_t>& cuts) {
+  PipelineCosts costs;
+  costs.threads = spec.threads();
+  for (size_t i = 0; i < measured.workers.size(); ++i) {
+    const WorkerDescription& worker = measured.workers[i];
+    StageCost stage{worker.name, worker.host, worker.cores, 0, 0, 0};
+    const uint32_t first = i == 0 ? 0 : cuts[i - 1], end = i < cuts.size() ? cuts[i] : NumUnits(spec.model());
+    for (uint32_t unit = first; unit < end; ++unit) {
+      const UnitTiming& timing = TimingOf(spec.model(), measured.probes.at(worker.name), unit);
+      stage.forward_seconds += timing.forward_seconds();
+      stage.backward_seconds += timing.backward_seconds();
+      stage.update_seconds += timing.update_seconds();
+    }
+    costs.stages.push_back(stage);
+    if (i + 1 == measured.workers.size()) break;
+    const LinkResult& down = measured.links.at({worker.name, measured.workers[i + 1].name});
+    const LinkResult& up = measured.links.at({measured.workers[i + 1].name, worker.name});
+    costs.links.push_back(
+        {std::max(down.rtt_seconds(), up.rtt_seconds()), down.bytes_per_second(), up.bytes_per_second()});
+  }
+  const uint32_t rows = spec.schedule().sequences() * spec.schedule().sequence_tokens();
+  const uint32_t columns = Subspace(spec.model()) ? spec.model().rank() : spec.model().width();
+  costs.frame_bytes = kFrameHeaderBytes +
+                      static_cast<double>(EncodedBytes(static_cast<WireFormat>(spec.wire().format()), rows, columns));
+  return costs;
+}
+
+ScheduleName KindOf(const RunSpec& spec) {
+  switch (spec.schedule().kind()) {
+    case SCHEDULE_KIND_SYNC:
+      return ScheduleName::kSync;
+    case SCHEDULE_KIND_SYNC_1F1B:
+      return ScheduleName::kSync1f1b;
+    case SCHEDULE_KIND_GPIPE:
+      return ScheduleName::kGpipe;
+    case SCHEDULE_KIND_2BW:
+      return ScheduleName::k2bw;
+    case SCHEDULE_KIND_PIPEDREAM:
+      return ScheduleName::kPipedream;
+    default:
+      return ScheduleName::kFd2bw;
+  }
+}
+
+// The numbers of the run as the user's spec and the speed give them.
+absl::StatusOr<ScheduleChoice> NewSchedule(const RunSpec& spec, const PipelineSpeed& speed) {
+  ScheduleWish wish;
+  wish.kind = KindOf(spec);
+  wish.steps = spec.schedule().steps();
+  wish.microbatches = spec.schedule().microbatches();
+  wish.j = spec.schedule().j();
+  wish.sync_warmup_steps = spec.schedule().sync_warmup_steps();
+  return ChooseSchedule(wish, speed);
+}
+
+// M, J and delays belong to the run and are kept; only the windows follow the speed.
+ScheduleChoice KeptSchedule(const RunRecord& earlier, const PipelineSpeed& speed) {
+  ScheduleChoice choice;
+  choice.microbatches = earlier.spec().schedule().microbatches();
+  for (const JEntry& entry : earlier.j_table()) {
+    choice.j_table.push_back({entry.from_step(), entry.j()});
+    choice.j = std::max(choice.j, entry.j());
+  }
+  choice.stage_delays.assign(earlier.stage_delays().begin(), earlier.stage_delays().end());
+  choice.windows = speed.windows;
+  const ScheduleName kind = KindOf(earlier.spec());
+  const uint32_t num_stages = static_cast<uint32_t>(choice.windows.size());
+  for (uint32_t i = 0; i < num_stages; ++i) {
+    if (kind == ScheduleName::kSync1f1b) choice.windows[i] = num_stages - i;
+    if (kind == ScheduleName::kGpipe) choice.windows[i] = choice.microbatches;
+    if (kind == ScheduleName::kPipedream) choice.windows[i] = choice.stage_delays[i] + 1;
+  }
+  choice.delayed = choice.j > 0 || !choice.stage_delays.empty();
+  choice.synchronous_efficiency =
+      SynchronousEfficiency(choice.microbatches, speed.microbatch_seconds, speed.loop_seconds, speed.update_seconds);
+  choice.microbatches_per_second = MicrobatchesPerSecond(choice.microbatches, !choice.delayed, choice.windows, speed);
+  choice.explanation.push_back(absl::StrFormat("M %u and J %u are those of the earlier run; bottleneck: %s",
+                                               choice.microbatches, choice.j, speed.bottleneck));
+  return choice;
+}
+
+absl::StatusOr<Partition> ChooseCuts(const RunInputs& inputs, const PartitionProblem& problem,
+                                     std::vector<std::string>* notes) {
+  if (!inputs.earlier) return PartitionStages(problem);
+  const std::vector<uint32_t> cuts(inputs.earlier->cuts().begin(), inputs.earlier->cuts().end());
+  const bool same_count = cuts.size() + 1 == problem.workers.size();
+  // Delays are fixed for each stage, and a quantised wire rounds where the cuts are: there the cuts are arithmetic.
+  const bool movable =
+      inputs.checkpoint && inputs.spec.wire().format() == WIRE_FORMAT_FP32 && inputs.earlier->stage_delays().empty();
+  if (!same_count && !movable) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the earlier run has ", cuts.size() + 1, " stages, there are ", problem.workers.size(),
+                     " workers; use as many workers as stages",
+                     inputs.checkpoint ? " (another number is only possible with wire.format: fp32)" : ""));
+  }
+  if (same_count) {
+    auto kept = EvaluateCuts(problem, cuts);
+    if (kept.ok() || !movable) return kept;
+    notes->push_back(absl::StrCat("the earlier cuts do not fit: ", kept.status().message()));
+  }
+  return PartitionStages(problem);
+}
+
+void FillRecord(const RunInputs& inputs, const Measurements& measured, const Partition& partition,
+                const ScheduleChoice& schedule, RunRecord* record) {
+  if (inputs.earlier) {
+    *record = *inputs.earlier;
+    *record->mutable_spec() = inputs.spec;
+  } else {
+    RunSpec* spec = record->mutable_spec();
+    *spec = inputs.spec;
+    const uint64_t scale = schedule.updates_per_step;
+    spec->mutable_schedule()->set_steps(spec->schedule().steps() * scale);
+    spec->mutable_schedule()->set_sync_warmup_steps(spec->schedule().sync_warmup_steps() * scale);
+    spec->mutable_optimizer()->set_warmup_steps(
+        static_cast<uint32_t>(std::min<uint64_t>(spec->optimizer().warmup_steps() * scale, 1000000000)));
+    spec->mutable_evaluation()->set_every_steps(spec->evaluation().every_steps() * scale);
+    spec->mutable_checkpoint()->set_every_steps(spec->checkpoint().every_steps() * scale);
+    FillPlannedDefaults(spec, schedule.microbatches, schedule.j, schedule.delayed);
+    for (const JTableEntry& entry : schedule.j_table) {
+      JEntry* row = record->add_j_table();
+      row->set_from_step(entry.from_step);
+      row->set_j(entry.j);
+    }
+    record->mutable_stage_delays()->Assign(schedule.stage_delays.begin(), schedule.stage_delays.end());
+    record->set_error_feedback(spec->optimizer().error_feedback());
+    record->set_stagecoach_version(STAGECOACH_VERSION);
+    record->set_torch_version(measured.workers[0].torch_version);
+    record->set_cpu_capability(measured.workers[0].cpu_capability);
+  }
+  record->mutable_cuts()->Assign(partition.cuts.begin(), partition.cuts.end());
+  record->clear_codecs();
+  for (size_t i = 0; i < partition.cuts.size(); ++i) record->add_codecs(inputs.spec.wire().format());
+  record->mutable_shards()->Assign(inputs.shards.begin(), inputs.shards.end());
+  record->set_data_tokens(inputs.data_tokens);
+  record->set_training_windows(inputs.training_windows);
+  record->set_evaluation_windows(inputs.evaluation_windows);
+  record->set_bigram_loss(inputs.bigram_loss);
+}
+
+void FillPlan(const RunInputs& inputs, const Measurements& measured, const Partition& partition,
+              const ScheduleChoice& schedule, uint64_t epoch, Plan* plan) {
+  plan->set_run(inputs.spec.name());
+  plan->set_cluster("cluster-0");
+  plan->set_epoch(epoch);
+  for (size_t i = 0; i < measured.workers.size(); ++i) {
+    const WorkerDescription& worker = measured.workers[i];
+    StageAssignment* stage = plan->add_stages();
+    stage->set_stage(static_cast<uint32_t>(i));
+    stage->set_first_unit(i == 0 ? 0 : partition.cuts[i - 1]);
+    stage->set_end_unit(i < partition.cuts.size() ? partition.cuts[i] : NumUnits(inputs.spec.model()));
+    stage->set_worker(worker.name);
+    stage->set_incarnation(worker.incarnation);
+    stage->set_address(worker.address);
+    stage->set_window(schedule.windows[i]);
+    plan->add_explanation(absl::StrFormat("stage %d: units %u..%u on %s, %.1f ms a microbatch", static_cast<int>(i),
+                                          stage->first_unit(), stage->end_unit() - 1, worker.name,
+                                          partition.stage_seconds[i] * 1e3));
+  }
+}
+
+void Predict(const RunSpec& spec, const PipelineCosts& costs, const PipelineSpeed& speed,
+             const ScheduleChoice& schedule, Plan* plan) {
+  const double tokens = static_cast<double>(spec.schedule().sequences()) * spec.schedule().sequence_tokens();
+  const PipelineSpeed unlinked = PredictComputeBound(costs);
+  Prediction* prediction = plan->mutable_prediction();
+  prediction->set_microbatch_seconds(speed.microbatch_seconds);
+  prediction->set_loop_seconds(speed.loop_seconds);
+  prediction->set_update_seconds(speed.update_seconds);
+  prediction->set_tokens_per_second(schedule.microbatches_per_second * tokens);
+  prediction->set_compute_bound_tokens_per_second(
+      tokens * MicrobatchesPerSecond(schedule.microbatches, !schedule.delayed, schedule.windows, unlinked));
+  prediction->set_window(schedule.windows[0]);
+  prediction->set_synchronous_efficiency(schedule.synchronous_efficiency);
+  prediction->set_bottleneck(speed.bottleneck);
+  for (const std::string& line : schedule.explanation) plan->add_explanation(line);
+  plan->add_explanation(absl::StrFormat("predicted %.0f tokens/s, without links %.0f", prediction->tokens_per_second(),
+                                        prediction->compute_bound_tokens_per_second()));
+}
+
+void NoteDifferentMachines(const Measurements& measured, const RunRecord& record, Plan* plan) {
+  for (const WorkerDescription& worker : measured.workers) {
+    if (worker.cpu_capability == record.cpu_capability() && worker.torch_version == record.torch_version()) continue;
+    plan->add_explanation(absl::StrCat("worker ", worker.name, " computes with ", worker.cpu_capability, ", libtorch ",
+                                       worker.torch_version, ", the run with ", record.cpu_capability(), ", libtorch ",
+                                       record.torch_version(), ": same semantics, not the same bits"));
+  }
+}
+
+}  // namespace
+
+std::vector<bool> AllowedCuts(const ModelSpec& model) {
+  std::vector<bool> allowed(NumUnits(model), false);
+  const uint32_t last = Subspace(model) ? model.layers() - model.tail_layers() + 1 : model.layers() + 1;
+  for (uint32_t unit = 2; unit <= last && unit < allowed.size(); ++unit) allowed[unit] = true;
+  return allowed;
+}
+
+RunSpec ProbeSpec(const RunInputs& inputs) {
+  RunSpec spec = inputs.spec;
+  const auto kind = KindOf(spec);
+  const bool delayed = kind == ScheduleName::kFd2bw || kind == ScheduleName::k2bw || kind == ScheduleName::kPipedream;
+  const uint32_t m = spec.schedule().microbatches() > 0 ? spec.schedule().microbatches() : kProbeMicrobatches;
+  FillPlannedDefaults(&spec, m, 0, delayed && spec.schedule().j() != 0);
+  return spec;
+}
+
+absl::StatusOr<BuiltPlan> BuildPlan(const RunInputs& inputs, const Measurements& measured, uint64_t epoch) {
+  BuiltPlan built;
+  std::vector<std::string> notes = inputs.notes;
+  const PartitionProblem problem = MakeProblem(inputs.spec, measured);
+  ASSIGN_OR_RETURN(const Partition partition, ChooseCuts(inputs, problem, &notes));
+  const PipelineCosts costs = MakeCosts(inputs.spec, measured, partition.cuts);
+  const PipelineSpeed speed = PredictSpeed(costs);
+  ScheduleChoice schedule;
+  if (inputs.earlier) {
+    schedule = KeptSchedule(*inputs.earlier, speed);
+    schedule.updates_per_step = inputs.updates_per_step;
+  } else {
+    ASSIGN_OR_RETURN(schedule, NewSchedule(inputs.spec, speed));
+  }
+  FillRecord(inputs, measured, partition, schedule, &built.record);
+  FillPlan(inputs, measured, partition, schedule, epoch, &built.plan);
+  Predict(inputs.spec, costs, speed, schedule, &built.plan);
+  for (const std::string& note : notes) built.plan.add_explanation(note);
+  NoteDifferentMachines(measured, built.record, &built.plan);
+  built.first_step = inputs.checkpoint ? inputs.checkpoint->step() : 0;
+  const uint64_t total = built.record.spec().schedule().steps();
+  built.stop_after_step =
+      inputs.stop_after == 0 ? total : std::min(total, inputs.stop_after * schedule.updates_per_step);
+  if (built.first_step >= built.stop_after_step) {
+    return absl::FailedPreconditionError(absl::StrCat("nothing to do: the checkpoint is of step ", built.first_step,
+                                                      ", the run ends after step ", built.stop_after_step));
+  }
+  return built;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,110 @@
+#include "coordinator/service/run_inputs.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_store.h"
+#include "common/run_spec/run_spec_validation.h"
+#include "common/status_macros.h"
+#include "model/data/token_dataset.h"
+
+namespace stagecoach {
+namespace {
+
+absl::Status OpenData(const DataSpec& data, const ScheduleSpec& schedule, RunInputs* inputs) {
+  auto dataset = TokenDataset::Open(data.path(), /*verify=*/false);
+  if (!dataset.ok()) {
+    return absl::Status(dataset.status().code(), absl::StrCat("data.path: ", dataset.status().message()));
+  }
+  for (const TokenShard& shard : dataset->shards()) {
+    DataShard& row = inputs->shards.emplace_back();
+    row.set_path(shard.path);
+    row.set_sha256(shard.sha256);
+    row.set_tokens(shard.tokens);
+  }
+  inputs->data_tokens = dataset->num_tokens();
+  inputs->vocabulary = dataset->vocabulary();
+  const auto split = SplitWindows(dataset->num_tokens(), schedule.sequence_tokens(), data.validation_fraction());
+  if (!split.ok()) {
+    return absl::Status(split.status().code(),
+                        absl::StrCat("data.path: ", data.path(), ": ", split.status().message()));
+  }
+  inputs->training_windows = split->training;
+  inputs->evaluation_windows = split->evaluation;
+  return absl::OkStatus();
+}
+
+// The arithmetic is that of the earlier run; where it is kept and how often is the user's.
+void AdoptRecord(const RunSpec& wanted, RunInputs* inputs) {
+  RunSpec spec = inputs->earlier->spec();
+  spec.set_name(wanted.name());
+  spec.set_run_dir(wanted.run_dir());
+  *spec.mutable_data()->mutable_path() = wanted.data().path();
+  spec.mutable_checkpoint()->set_keep(wanted.checkpoint().keep());
+  spec.mutable_schedule()->set_recompute(wanted.schedule().recompute());
+  const uint64_t steps = wanted.schedule().steps(), recorded = spec.schedule().steps();
+  const bool pipedream = spec.schedule().kind() == SCHEDULE_KIND_PIPEDREAM;
+  if (pipedream && steps > 0 && recorded % steps == 0) inputs->updates_per_step = recorded / steps;
+  spec.mutable_checkpoint()->set_every_steps(wanted.checkpoint().every_steps() * inputs->updates_per_step);
+  if (recorded != steps * inputs->updates_per_step) {
+    inputs->notes.push_back(absl::StrCat("schedule.steps ", steps, " is not used: the earlier run has ", recorded,
+                                         ", and its learning rate depends on it"));
+  }
+  inputs->spec = std::move(spec);
+}
+
+absl::Status CheckSameData(const RunInputs& inputs) {
+  const RunRecord& earlier = *inputs.earlier;
+  bool same =
+      earlier.data_tokens() == inputs.data_tokens && static_cast<size_t>(earlier.shards_size()) == inputs.shards.size();
+  for (int i = 0; same && i < earlier.shards_size(); ++i) {
+    same = earlier.shards(i).sha256() == inputs.shards[static_cast<size_t>(i)].sha256();
+  }
+  if (same) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("data.path: ", inputs.spec.data().path(), " holds other tokens (",
+                                                    inputs.data_tokens, ") than the earlier run was trained on (",
+                                                    earlier.data_tokens(), "); give the same data"));
+}
+
+}  // namespace
+
+absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
+  RunInputs inputs;
+  inputs.spec = request.spec();
+  inputs.stop_after = request.stop_after();
+  inputs.bigram_loss = request.bigram_loss();
+  FillDefaults(&inputs.spec, 0);
+  const RunSpec wanted = inputs.spec;
+  if (request.resume()) {
+    std::vector<std::string> rejected;
+    auto manifest = NewestVerified(wanted.run_dir(), &rejected);
+    for (const std::string& line : rejected) inputs.notes.push_back(absl::StrCat("not used: ", line));
+    if (!manifest.ok()) {
+      return absl::Status(manifest.status().code(),
+                          absl::StrCat("--resume: ", manifest.status().message(),
+                                       rejected.empty() ? "" : absl::StrCat("; ", rejected[0])));
+    }
+    inputs.earlier = manifest->record();
+    inputs.checkpoint = *std::move(manifest);
+  } else if (!request.like_run_dir().empty()) {
+    auto record = ReadRunRecord(request.like_run_dir());
+    if (!record.ok()) {
+      return absl::Status(record.status().code(), absl::StrCat("--like: ", record.status().message()));
+    }
+    inputs.earlier = *std::move(record);
+  }
+  if (inputs.earlier) AdoptRecord(wanted, &inputs);
+  RETURN_IF_ERROR(OpenData(inputs.spec.data(), inputs.spec.schedule(), &inputs));
+  FillDefaults(&inputs.spec, inputs.vocabulary);
+  if (inputs.spec.model().vocabulary() < inputs.vocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat("model.vocabulary: ", inputs.spec.model().vocabulary(),
+                                                   " is below that of the data, ", inputs.vocabulary));
+  }
+  if (inputs.earlier) {
+    RETURN_IF_ERROR(CheckSameData(inputs));
+    inputs.training_windows = inputs.earlier->training_windows();
+    inputs.evaluation_windows = inputs.earlier->evaluation_windows();
+    if (inputs.bigram_loss == 0) inputs.bigram_loss = inputs.earlier->bigram_loss();
+  }
+  return inputs;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,34 @@
+// Reads what a run starts from: its data, and for --resume and --like the record of an earlier run.
+//
+// Threading: blocking file work; the store thread. Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS with path and reason,
+// FAILED_PRECONDITION if the request contradicts the earlier run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "protos/checkpoint.pb.h"
+#include "protos/coordinator.pb.h"
+
+namespace stagecoach {
+
+struct RunInputs {
+  RunSpec spec;  // FillDefaults applied; of the earlier run where there is one
+  std::vector<DataShard> shards;
+  uint64_t data_tokens = 0;
+  uint32_t vocabulary = 0;
+  uint64_t training_windows = 0, evaluation_windows = 0;
+  double bigram_loss = 0;
+  std::optional<RunRecord> earlier;              // its J table, M, codecs and so on are kept
+  std::optional<CheckpointManifest> checkpoint;  // to resume from
+  uint64_t stop_after = 0;                       // in steps of M microbatches
+  uint64_t updates_per_step = 1;                 // of `earlier`, if it is a pipedream run
+  std::vector<std::string> notes;                // for the plan's explanation
+};
+
+absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request);
+
+}  // namespace stagecoach
