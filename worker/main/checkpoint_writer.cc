@@ -1,28 +1,23 @@
 #include "worker/main/checkpoint_writer.h"
 
-#include <map>
-
-#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/status_macros.h"
-#include "worker/compute/checkpoint_units.h"
 
 namespace stagecoach {
 namespace {
 
-absl::Status WriteUnit(const std::string& directory, uint64_t step, const CheckpointUnit& unit, CheckpointPart* part) {
+absl::Status WriteUnit(const std::string& directory, const CheckpointUnit& unit, CheckpointPart* part) {
   std::vector<TensorEntry> entries;
   entries.reserve(unit.tensors.size());
   for (const CheckpointTensor& tensor : unit.tensors) {
     entries.push_back(TensorEntry{tensor.name, "F32", tensor.shape, tensor.bytes});
   }
-  const std::map<std::string, std::string> metadata = {{"unit", absl::StrCat(unit.unit)}, {"step", absl::StrCat(step)}};
-  ASSIGN_OR_RETURN(const std::string bytes, SerializeSafetensors(entries, metadata));
+  ASSIGN_OR_RETURN(const std::string bytes, SerializeSafetensors(entries, unit.metadata));
   ASSIGN_OR_RETURN(const std::string sha256, WriteFileDurably(directory, part->file(), bytes));
   part->set_sha256(sha256);
   part->set_bytes(bytes.size());
-  part->set_weights_sha256(WeightsSha256(unit));
+  part->set_weights_sha256(unit.weights_sha256);
   return absl::OkStatus();
 }
 
@@ -39,7 +34,7 @@ std::vector<CheckpointPart> WriteCheckpointUnits(const std::string& run_dir, uin
     part.set_step(step);
     part.set_unit(unit.unit);
     part.set_file(LayerFileName(unit.unit));
-    const absl::Status status = WriteUnit(directory, step, unit, &part);
+    const absl::Status status = WriteUnit(directory, unit, &part);
     if (!status.ok()) part.set_error(status.ToString());
     parts.push_back(std::move(part));
   }
