@@ -75,7 +75,7 @@ class ScriptedFleet {
     RunRecord record;
     std::vector<uint32_t> windows;  // one per stage
     uint64_t first_step = 0, stop_after = 0;
-    std::string checkpoint_dir;
+    std::string checkpoint_dir = "";
   };
   // Assigns, starts, and waits for the end of all stages or for the first failure; then releases them.
   LifeResult Run(const Life& life);
