@@ -1,0 +1,129 @@
+#include "cli/commands/fleet_commands.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "cli/coordinator_client.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/run/run_report.h"
+#include "cli/train/run_follower.h"
+#include "common/run_spec/run_spec_validation.h"
+#include "common/run_spec/run_spec_yaml.h"
+#include "common/status_macros.h"
+
+namespace stagecoach {
+namespace {
+
+int Complain(const char* command, const absl::Status& status) {
+  std::fprintf(stderr, "stagecoach %s: %s\n", command, std::string(status.message()).c_str());
+  return absl::IsNotFound(status) ? kExitUsage : ExitCodeOf(status);
+}
+
+absl::StatusOr<RunSpec> ReadValidSpec(const std::string& path) {
+  SpecLines lines;
+  ASSIGN_OR_RETURN(RunSpec spec, ReadRunSpecFile(path, &lines));
+  if (spec.run_dir().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": run_dir: required; a folder that every worker reaches by this path"));
+  }
+  RETURN_IF_ERROR(PlaceSpecError(ValidateRunSpec(spec), path, lines));
+  return spec;
+}
+
+int Watch(CoordinatorClient* client, const std::string& run) {
+  InstallInterruptHandler();
+  RunHistory history;
+  ProgressPrinter printer(stderr, isatty(STDERR_FILENO) != 0);
+  const absl::Status followed = FollowRun(client, {run, nullptr, /*interrupt_stops_run=*/false}, &printer, &history);
+  printer.Finish(history);
+  if (absl::IsCancelled(followed)) {
+    std::fprintf(stderr, "%s\n", std::string(followed.message()).c_str());
+    return kExitOk;
+  }
+  if (!followed.ok()) return Complain("submit", followed);
+  std::fputs(
+      FormatRunReport(MakeRunReport(history, {history.latest().record().spec().run_dir(), "as they are", {}})).c_str(),
+      stdout);
+  if (history.latest().state() != RUN_STATE_FAILED) return kExitOk;
+  return Complain("submit", absl::AbortedError(absl::StrCat("the run failed: ", history.latest().detail())));
+}
+
+void PrintFleetTable(const FleetStatusReply& fleet) {
+  std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %s\n", "WORKER", "ADDRESS", "DEVICE", "STATE", "STAGE", "UNITS", "MIB");
+  for (const WorkerRow& worker : fleet.workers()) {
+    const std::string stage = worker.assigned() ? absl::StrCat(worker.stage()) : "-";
+    const std::string units = worker.assigned() ? absl::StrCat(worker.first_unit(), "-", worker.end_unit() - 1) : "-";
+    std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %llu\n", worker.name().c_str(), worker.address().c_str(),
+                worker.device().c_str(), worker.state().c_str(), stage.c_str(), units.c_str(),
+                static_cast<unsigned long long>(worker.counters().resident_bytes() >> 20));
+  }
+  for (const RunStatus& status : fleet.runs()) {
+    RunHistory history;
+    history.Add(status);
+    std::printf("\nrun %s: %s\n", status.run().c_str(), ProgressLine(history).c_str());
+  }
+}
+
+}  // namespace
+
+int RunSubmit(const SubmitOptions& options) {
+  const absl::StatusOr<RunSpec> spec = ReadValidSpec(options.config);
+  if (!spec.ok()) return Complain("submit", spec.status());
+  SubmitRequest request;
+  *request.mutable_spec() = *spec;
+  request.set_workers(options.workers);
+  request.set_stop_after(options.stop_after);
+  request.set_resume(options.resume);
+  request.set_like_run_dir(options.like);
+  CoordinatorClient client(options.coordinator);
+  const absl::StatusOr<std::string> run = client.Submit(request);
+  if (!run.ok()) return Complain("submit", run.status());
+  std::printf("%s\n", run->c_str());
+  std::fflush(stdout);
+  return options.watch ? Watch(&client, *run) : kExitOk;
+}
+
+int RunStatusCommand(const StatusOptions& options) {
+  CoordinatorClient client(options.coordinator);
+  const absl::StatusOr<FleetStatusReply> fleet = client.FleetStatus();
+  if (!fleet.ok()) return Complain("status", fleet.status());
+  if (options.format == "table") {
+    PrintFleetTable(*fleet);
+    return kExitOk;
+  }
+  google::protobuf::util::JsonPrintOptions format;
+  format.add_whitespace = true;
+  format.always_print_primitive_fields = true;
+  format.preserve_proto_field_names = true;
+  std::string text;
+  if (!google::protobuf::util::MessageToJsonString(*fleet, &text, format).ok()) {
+    return Complain("status", absl::InternalError("the answer does not convert to JSON"));
+  }
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+int RunStop(const StopOptions& options) {
+  CoordinatorClient client(options.coordinator);
+  std::string run = options.run;
+  if (run.empty()) {
+    const absl::StatusOr<FleetStatusReply> fleet = client.FleetStatus();
+    if (!fleet.ok()) return Complain("stop", fleet.status());
+    for (const RunStatus& status : fleet->runs()) {
+      RunHistory history;
+      history.Add(status);
+      if (!history.ended()) run = status.run();
+    }
+    if (run.empty()) return Complain("stop", absl::FailedPreconditionError("no run is going on there"));
+  }
+  const absl::Status status = client.Stop(run);
+  if (!status.ok()) return Complain("stop", status);
+  std::printf("%s stops after this step, with a checkpoint\n", run.c_str());
+  return kExitOk;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,157 @@
+#include "cli/run/run_report.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Value>
+Json OrNull(const std::optional<Value>& value) {
+  return value.has_value() ? Json(*value) : Json(nullptr);
+}
+
+std::string StateName(RunState state) {
+  switch (state) {
+    case RUN_STATE_FINISHED:
+      return "finished";
+    case RUN_STATE_STOPPED:
+      return "stopped";
+    case RUN_STATE_FAILED:
+      return "failed";
+    default:
+      return "interrupted";
+  }
+}
+
+Json LossList(const RunHistory& history, const ReportContext& context) {
+  Json losses = Json::array();
+  if (!context.losses.empty()) {
+    for (const double loss : context.losses) losses.push_back(loss);
+  } else {
+    for (const auto& [step, row] : history.steps()) losses.push_back(row.loss());
+  }
+  return losses;
+}
+
+Json Boundaries(const RunHistory& history) {
+  Json boundaries = Json::array();
+  for (uint32_t i = 0; i < history.num_boundaries(); ++i) {
+    boundaries.push_back({{"boundary", i},
+                          {"cut", history.latest().plan().stages(static_cast<int>(i) + 1).first_unit()},
+                          {"forward", history.ForwardWireBytesPerToken(i)},
+                          {"backward", history.BackwardWireBytesPerToken(i)}});
+  }
+  return boundaries;
+}
+
+// Of stage 0: the version rule gives every stage the same.
+Json StalenessHistogram(const RunHistory& history) {
+  Json histogram = Json::object();
+  if (const WorkerRow* worker = history.WorkerOfStage(0); worker != nullptr) {
+    const std::map<uint32_t, uint64_t> sorted(worker->counters().staleness().begin(),
+                                              worker->counters().staleness().end());
+    for (const auto& [lag, microbatches] : sorted) histogram[absl::StrCat(lag)] = microbatches;
+  }
+  return histogram;
+}
+
+Json Workers(const RunHistory& history) {
+  Json workers = Json::array();
+  for (const WorkerRow& worker : history.latest().workers()) {
+    if (!worker.assigned()) continue;
+    Json waiting = Json::object();
+    const std::map<std::string, double> sorted(worker.counters().waiting_seconds().begin(),
+                                               worker.counters().waiting_seconds().end());
+    for (const auto& [reason, seconds] : sorted) waiting[reason] = seconds;
+    Json rejected = Json::object();
+    for (const auto& [reason, count] : worker.counters().rejected_frames()) rejected[reason] = count;
+    workers.push_back({{"name", worker.name()},
+                       {"device", worker.device()},
+                       {"stage", worker.stage()},
+                       {"layers", {worker.first_unit(), worker.end_unit()}},
+                       {"parameters", worker.parameters()},
+                       {"resident_bytes", worker.counters().resident_bytes()},
+                       {"busy_seconds", worker.counters().busy_seconds()},
+                       {"waiting_seconds", waiting},
+                       {"rejected_frames", rejected}});
+  }
+  return workers;
+}
+
+}  // namespace
+
+Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
+  const RunStatus& status = history.latest();
+  const RunRecord& record = status.record();
+  const Prediction& prediction = status.plan().prediction();
+  const uint32_t m = record.spec().schedule().microbatches();
+  // The last entry holds for the main part of the run; those before it are the synchronous warm-up.
+  const uint32_t j = record.j_table().empty() ? 0 : record.j_table(record.j_table_size() - 1).j();
+  Json skipped = Json::array();
+  for (const auto& [step, row] : history.steps()) {
+    if (row.skip()) skipped.push_back(step);
+  }
+  Json evaluations = Json::array();
+  for (const auto& [steps, row] : history.evaluations())
+    evaluations.push_back({{"steps", steps}, {"loss", row.loss()}});
+  const double bigram = record.bigram_loss();
+  Json report;
+  report["run"] = status.run();
+  report["state"] = StateName(status.state());
+  report["error"] = status.state() == RUN_STATE_FAILED ? Json(status.detail()) : Json(nullptr);
+  report["run_dir"] = context.run_dir;
+  report["checkpoint_dir"] = status.checkpoint_dir();
+  report["checkpoint_step"] = status.checkpoint_step();
+  report["weight_hash"] = status.weight_hash();
+  report["steps"] = status.steps_done();
+  report["first_step"] = status.first_step();
+  report["tokens"] = status.steps_done() * history.TokensPerStep();
+  report["seconds"] = status.elapsed_seconds();
+  report["loss"] = LossList(history, context);
+  report["evaluations"] = evaluations;
+  report["validation_loss"] = OrNull(history.ValidationLoss());
+  report["bigram_loss"] = bigram > 0 ? Json(bigram) : Json(nullptr);
+  report["tokens_per_second"] = status.tokens_per_second();
+  report["predicted_tokens_per_second"] = prediction.tokens_per_second();
+  report["compute_bound_tokens_per_second"] = prediction.compute_bound_tokens_per_second();
+  report["bottleneck"] = prediction.bottleneck();
+  report["links"] = context.link_profile;
+  report["microbatches_per_step"] = m;
+  report["j"] = j;
+  report["window"] = prediction.window();
+  report["phi"] = m == 0 ? 0.0 : static_cast<double>(j) / m;
+  report["staleness_histogram"] = StalenessHistogram(history);
+  report["wire_bytes_per_token"] = Boundaries(history);
+  report["dense_bf16_bytes_per_token"] = 2 * record.spec().model().width();
+  report["coordinator_tensor_bytes"] = status.coordinator_tensor_bytes();
+  report["coordinator_received_bytes"] = status.coordinator_received_bytes();
+  report["skipped_steps"] = status.skipped_steps();
+  report["skipped"] = skipped;
+  report["workers"] = Workers(history);
+  report["plan"] =
+      Json(std::vector<std::string>(status.plan().explanation().begin(), status.plan().explanation().end()));
+  return report;
+}
+
+absl::Status WriteJsonFile(const std::string& path, const Json& json) {
+  // Strings of other processes may hold broken UTF-8: replaced instead of thrown about.
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string part = path + ".part";
+  std::ofstream file(part, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (!file.fail()) std::filesystem::rename(part, path, error);
+  if (file.fail() || error) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, "; is there space, and may you write there?"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach

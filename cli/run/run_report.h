@@ -1,0 +1,30 @@
+// The report of a run that has ended: as JSON (run_dir/report.json, --report) and as text for the terminal.
+//
+// Threading: pure functions. Errors: of writing files.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/run/run_history.h"
+
+namespace stagecoach {
+
+struct ReportContext {
+  std::string run_dir;
+  std::string link_profile;    // as given to --links; "none"
+  std::vector<double> losses;  // of the whole schedule (from the checkpoint); empty: those that were watched
+};
+
+// Every key of docs/configuration.md, "The report".
+nlohmann::ordered_json MakeRunReport(const RunHistory& history, const ReportContext& context);
+
+// A page for people. `report` is what MakeRunReport returned.
+std::string FormatRunReport(const nlohmann::ordered_json& report);
+
+absl::Status WriteJsonFile(const std::string& path, const nlohmann::ordered_json& json);
+
+}  // namespace stagecoach

@@ -1,0 +1,88 @@
+#include "cli/train/run_follower.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/interrupt.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(200);  // how late a dead process or Ctrl-C may be noticed
+constexpr absl::Duration kStopGrace = absl::Seconds(8);  // of 10 s that Ctrl-C may take; the rest is for the processes
+// After a worker has died the coordinator says what that means for the run (it needs its heartbeat deadline at most).
+constexpr absl::Duration kFailureGrace = absl::Seconds(5);
+
+class Follower {
+ public:
+  Follower(CoordinatorClient* client, const FollowOptions& options, ProgressPrinter* printer, RunHistory* history)
+      : client_(client), options_(options), printer_(printer), history_(history) {}
+
+  absl::Status Run() {
+    const auto watch = client_->Watch(options_.run);
+    for (;;) {
+      for (const RunStatus& status : watch->Take(kTick)) history_->Add(status);
+      ShowPlan();
+      printer_->Show(*history_, absl::Now());
+      if (history_->ended()) return absl::OkStatus();
+      if (const auto end = watch->End(); end.has_value()) {
+        return absl::Status(end->ok() ? absl::StatusCode::kUnavailable : end->code(),
+                            absl::StrCat("the coordinator stopped reporting: ", end->message()));
+      }
+      if (const absl::Status status = CheckInterrupt(); !status.ok()) return status;
+      if (const absl::Status status = CheckProcesses(); !status.ok()) return status;
+    }
+  }
+
+ private:
+  void ShowPlan() {
+    if (plan_epoch_ == history_->latest().plan().epoch() || history_->latest().plan().explanation().empty()) return;
+    plan_epoch_ = history_->latest().plan().epoch();
+    for (const std::string& line : history_->latest().plan().explanation()) printer_->Note(line);
+  }
+
+  absl::Status CheckInterrupt() {
+    if (!InterruptRequested()) return absl::OkStatus();
+    if (!options_.interrupt_stops_run) {
+      return absl::CancelledError(absl::StrCat("run ", options_.run, " goes on; `stagecoach stop` ends it"));
+    }
+    if (stop_deadline_ == absl::InfiniteFuture()) {
+      stop_deadline_ = absl::Now() + kStopGrace;
+      printer_->Note("stopping: finishing the step and writing a checkpoint (Ctrl-C again ends at once)");
+      if (const absl::Status status = client_->Stop(options_.run); !status.ok()) {
+        return absl::CancelledError(absl::StrCat("interrupted, and the run could not be stopped: ", status.message()));
+      }
+    }
+    if (absl::Now() > stop_deadline_) {
+      return absl::CancelledError(absl::StrCat("interrupted; the pipeline did not drain within ",
+                                               absl::FormatDuration(kStopGrace), ", so nothing new was written"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckProcesses() {
+    if (!options_.check_alive) return absl::OkStatus();
+    if (death_.ok()) {
+      death_ = options_.check_alive();
+      if (!death_.ok()) death_deadline_ = absl::Now() + kFailureGrace;
+    }
+    return absl::Now() > death_deadline_ ? death_ : absl::OkStatus();
+  }
+
+  CoordinatorClient* const client_;
+  const FollowOptions& options_;
+  ProgressPrinter* const printer_;
+  RunHistory* const history_;
+  uint64_t plan_epoch_ = 0;
+  absl::Time stop_deadline_ = absl::InfiniteFuture();
+  absl::Status death_;
+  absl::Time death_deadline_ = absl::InfiniteFuture();
+};
+
+}  // namespace
+
+absl::Status FollowRun(CoordinatorClient* client, const FollowOptions& options, ProgressPrinter* printer,
+                       RunHistory* history) {
+  return Follower(client, options, printer, history).Run();
+}
+
+}  // namespace stagecoach

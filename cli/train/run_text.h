@@ -1,0 +1,22 @@
+// The data of a run before it starts: text becomes token shards, and the bigram model's loss gives a mark to beat.
+//
+// Threading: one thread. Errors: NOT_FOUND, INVALID_ARGUMENT (data), RESOURCE_EXHAUSTED (disk).
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/run.pb.h"
+
+namespace stagecoach {
+
+// A folder with dataset.json, or a .bin file.
+bool IsPreparedData(const std::string& path);
+
+// Prepares text into run_dir/data and points spec->data.path there; leaves prepared data alone.
+absl::Status PrepareRunData(RunSpec* spec);
+
+// Nats per token on the run's evaluation windows; 0 without evaluation.
+absl::StatusOr<double> RunBigramLoss(const RunSpec& spec);
+
+}  // namespace stagecoach
