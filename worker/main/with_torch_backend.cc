@@ -8,8 +8,15 @@ absl::StatusOr<ComputeBackend> TorchBackend(const std::string& device, int threa
   const absl::Status status = StartTorch(device, threads);
   if (!status.ok()) return status;
   ComputeBackend backend;
-  backend.create = [](const ExecutorOptions& options) { return CreateTorchExecutor(options); };
-  backend.measure = [device](const RunConfig& config) { return MeasureTorchUnits(config, device); };
+  // The run's thread count is part of its arithmetic; the flag is what the process begins with.
+  backend.create = [](const ExecutorOptions& options) {
+    SetTorchThreads(options.config.threads);
+    return CreateTorchExecutor(options);
+  };
+  backend.measure = [device](const RunConfig& config) {
+    SetTorchThreads(config.threads);
+    return MeasureTorchUnits(config, device);
+  };
   backend.fingerprint = [](const RunConfig& config) { return TorchFingerprint(config); };
   backend.device = device;
   backend.torch_version = TorchLibraryVersion();
