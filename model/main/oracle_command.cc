@@ -1,0 +1,72 @@
+#include <filesystem>
+#include <iostream>
+
+#include "common/durable_file.h"
+#include "common/status_macros.h"
+#include "model/data/token_dataset.h"
+#include "model/main/commands.h"
+#include "model/main/run_loading.h"
+#include "model/main/whole_model.h"
+#include "model/oracle.h"
+#include "nlohmann/json.hpp"
+
+namespace stagecoach {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Losses that are not finite become null: JSON has no NaN.
+ordered_json ReportOf(const RunConfig& config, const OracleResult& result) {
+  const uint64_t steps = result.losses.size();
+  ordered_json evaluations = ordered_json::array();
+  for (const OracleEvaluation& evaluation : result.evaluations) {
+    evaluations.push_back({{"after_step", evaluation.after_step}, {"loss", evaluation.loss}});
+  }
+  ordered_json validation;
+  if (!result.evaluations.empty()) validation = result.evaluations.back().loss;
+  return {{"weight_hash", result.weight_hash},
+          {"steps", steps},
+          {"tokens", steps * config.microbatches * config.sequences * config.tokens},
+          {"loss", result.losses},
+          {"validation_loss", validation},
+          {"evaluations", evaluations},
+          {"skipped_steps", result.skipped_steps},
+          {"weights_sha256", result.weights_sha256}};
+}
+
+absl::Status WriteReport(const std::string& path, const std::string& text) {
+  const std::filesystem::path file(path);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  return WriteDurably(SystemFiles(), folder, file.filename().string(), text);
+}
+
+}  // namespace
+
+absl::Status RunOracleCommand(const OracleCommand& command) {
+  ASSIGN_OR_RETURN(const RunConfig config, LoadRunConfig(command.run_dir));
+  ASSIGN_OR_RETURN(const TokenDataset data, TokenDataset::Open(config.data_path, /*verify=*/true));
+  if (data.num_tokens() < (config.training_windows + config.evaluation_windows) * config.tokens + 1) {
+    return absl::InvalidArgumentError("the data are shorter than when the run was recorded: " + config.data_path);
+  }
+  PrepareTorch(config.threads);
+  const OracleBatches batches = [&](uint64_t index, bool evaluation, absl::Span<int64_t> ids,
+                                    absl::Span<int64_t> labels) {
+    if (evaluation) {
+      ReadEvaluationMicrobatch(data, config.training_windows, config.evaluation_windows, index, config.sequences,
+                               config.tokens, ids, labels);
+    } else {
+      ReadMicrobatch(data, config.seed, config.training_windows, index, config.sequences, config.tokens, ids, labels);
+    }
+  };
+  OracleOptions options;
+  options.stop_after = command.stop_after;
+  const OracleResult result = RunOracle(config, batches, options);
+  const std::string report = ReportOf(config, result).dump(2) + "\n";
+  if (command.report.empty() || command.report == "-") {
+    std::cout << report;
+    return absl::OkStatus();
+  }
+  return WriteReport(command.report, report);
+}
+
+}  // namespace stagecoach
