@@ -11,5 +11,6 @@ stagecoach_test(unit_worker_main
                 DEPS scripted_fleet CLI11::CLI11 LABELS unit)
 
 stagecoach_test(integration_worker
-                SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/worker_pipeline_test.cc
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/worker_control_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/integration/worker_pipeline_test.cc
                 DEPS scripted_fleet sc_fake_reference LABELS integration TIMEOUT 180)

@@ -11,6 +11,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/scripted_fleet.h"
 #include "worker/link/grpc_link.h"
+#include "worker/link/in_process_link.h"
 
 namespace stagecoach {
 namespace {
@@ -36,13 +37,21 @@ LinkMaker GrpcLinks() {
   };
 }
 
+LinkMaker InProcessLinks(InProcessNetwork* network) {
+  return [network](EventLoop* loop, std::shared_ptr<HostBufferPool>) {
+    return LinkEnd{network->MakeFactory(loop), "in-process:1"};
+  };
+}
+
 struct Shape {
   uint32_t stages, microbatches, j;
   std::vector<uint32_t> windows;
+  bool grpc;
 };
 
 void PrintTo(const Shape& shape, std::ostream* out) {
-  *out << "P=" << shape.stages << " M=" << shape.microbatches << " J=" << shape.j;
+  *out << "P=" << shape.stages << " M=" << shape.microbatches << " J=" << shape.j
+       << (shape.grpc ? " gRPC" : " in process");
 }
 
 void ExpectReference(const RunRecord& record, uint64_t steps, const LifeResult& life) {
@@ -67,7 +76,8 @@ class WorkerPipelineTest : public ::testing::TestWithParam<Shape> {};
 TEST_P(WorkerPipelineTest, Run_EqualsTheSingleProcessReference) {
   const Shape& shape = GetParam();
   testing::ScratchFolder folder;
-  ScriptedFleet fleet(shape.stages, FakeCosts{}, GrpcLinks());
+  InProcessNetwork network;
+  ScriptedFleet fleet(shape.stages, FakeCosts{}, shape.grpc ? GrpcLinks() : InProcessLinks(&network));
   const RunRecord record = FakeRunRecord(shape.stages, shape.microbatches, shape.j, 10, folder.path());
   const LifeResult life = fleet.Run({record, shape.windows});
   EXPECT_EQ(life.steps, 10u);
@@ -77,7 +87,8 @@ TEST_P(WorkerPipelineTest, Run_EqualsTheSingleProcessReference) {
 TEST_P(WorkerPipelineTest, StopAndResume_EqualsTheRunThatWasNotStopped) {
   const Shape& shape = GetParam();
   testing::ScratchFolder folder;
-  ScriptedFleet fleet(shape.stages, FakeCosts{}, GrpcLinks());
+  InProcessNetwork network;
+  ScriptedFleet fleet(shape.stages, FakeCosts{}, shape.grpc ? GrpcLinks() : InProcessLinks(&network));
   const RunRecord record = FakeRunRecord(shape.stages, shape.microbatches, shape.j, 9, folder.path());
   const LifeResult first = fleet.Run({record, shape.windows, 0, 4});
   EXPECT_EQ(first.steps, 4u);
@@ -93,14 +104,15 @@ TEST_P(WorkerPipelineTest, StopAndResume_EqualsTheRunThatWasNotStopped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, WorkerPipelineTest,
-                         ::testing::Values(Shape{1, 4, 0, {2}}, Shape{2, 4, 0, {3, 2}}, Shape{3, 4, 4, {4, 3, 2}},
-                                           Shape{4, 6, 3, {7, 5, 3, 2}}, Shape{4, 2, 7, {6, 5, 3, 2}},
-                                           Shape{2, 3, 2, {3, 2}}, Shape{4, 4, 4, {6, 5, 3, 2}},
-                                           Shape{4, 2, 6, {6, 5, 3, 2}}));
+                         ::testing::Values(Shape{1, 4, 0, {2}, false}, Shape{2, 4, 0, {3, 2}, false},
+                                           Shape{3, 4, 4, {4, 3, 2}, false}, Shape{4, 6, 3, {7, 5, 3, 2}, false},
+                                           Shape{4, 2, 7, {6, 5, 3, 2}, false}, Shape{2, 3, 2, {3, 2}, true},
+                                           Shape{4, 4, 4, {6, 5, 3, 2}, true}, Shape{4, 2, 6, {6, 5, 3, 2}, true}));
 
 TEST(WorkerPipelineEventsTest, Checkpoints_AreWrittenWhileTheRunGoesOn) {
   testing::ScratchFolder folder;
-  ScriptedFleet fleet(3, FakeCosts{0.0002, 0.0002, 0}, GrpcLinks());
+  InProcessNetwork network;
+  ScriptedFleet fleet(3, FakeCosts{0.0002, 0.0002, 0}, InProcessLinks(&network));
   RunRecord record = FakeRunRecord(3, 4, 4, 12, folder.path());
   record.mutable_spec()->mutable_checkpoint()->set_every_steps(2);
   const LifeResult life = fleet.Run({record, {5, 3, 2}});
@@ -114,7 +126,8 @@ TEST(WorkerPipelineEventsTest, Checkpoints_AreWrittenWhileTheRunGoesOn) {
 
 TEST(WorkerPipelineEventsTest, CheckpointThatCannotBeWritten_IsReportedAndTheRunGoesOn) {
   testing::ScratchFolder folder;
-  ScriptedFleet fleet(2, FakeCosts{}, GrpcLinks());
+  InProcessNetwork network;
+  ScriptedFleet fleet(2, FakeCosts{}, InProcessLinks(&network));
   const std::string file = folder.path() + "/a-file";
   ASSERT_EQ(system(("touch " + file).c_str()), 0);
   const RunRecord record = FakeRunRecord(2, 4, 4, 3, file);
@@ -168,7 +181,8 @@ TEST(WorkerPipelineEventsTest, WorkerThatEnds_MakesItsNeighbourReportIt) {
 
 TEST(WorkerPipelineEventsTest, CoordinatorLost_ReleasesTheStageAndRegistersAgain) {
   testing::ScratchFolder folder;
-  ScriptedFleet fleet(1, FakeCosts{0.001, 0.001, 0}, GrpcLinks());
+  InProcessNetwork network;
+  ScriptedFleet fleet(1, FakeCosts{0.001, 0.001, 0}, InProcessLinks(&network));
   const RunRecord record = FakeRunRecord(1, 4, 0, 100000, folder.path());
   fleet.Assign({record, {2}});
   fleet.StartStages();
@@ -189,7 +203,8 @@ TEST(WorkerPipelineEventsTest, CoordinatorLost_ReleasesTheStageAndRegistersAgain
 
 TEST(WorkerPipelineEventsTest, StalenessHistogram_IsTheRules) {
   testing::ScratchFolder folder;
-  ScriptedFleet fleet(2, FakeCosts{}, GrpcLinks());
+  InProcessNetwork network;
+  ScriptedFleet fleet(2, FakeCosts{}, InProcessLinks(&network));
   const RunRecord record = FakeRunRecord(2, 4, 6, 20, folder.path());  // tau = 2, J' = 2
   const LifeResult life = fleet.Run({record, {7, 2}});
   ASSERT_EQ(life.counters.size(), 2u);
