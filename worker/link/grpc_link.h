@@ -15,6 +15,7 @@
 // before or after Shutdown.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,6 +34,7 @@ struct GrpcLinkOptions {
   std::string listen = "127.0.0.1:0";       // host:port; port 0 = any free one
   uint64_t incarnation = 0;                 // ours; 0 = do not compare before a receiver is known
   std::map<std::string, std::string> dial;  // address -> address to dial instead (the link emulator's ports)
+  size_t quota_bytes = size_t{256} << 20;   // what all connections together may make gRPC hold, beside the pool
   double silence_seconds = 10.0;            // a stream without any sign of life for so long is UNAVAILABLE
   double hello_wait_seconds = 30.0;         // how long a sender may be early
 };
@@ -59,8 +61,8 @@ class GrpcLinkFactory final : public LinkFactory {
 
  private:
   struct Parts;
-  explicit GrpcLinkFactory(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  explicit GrpcLinkFactory(std::shared_ptr<Parts> parts);
+  const std::shared_ptr<Parts> parts_;
 };
 
 }  // namespace stagecoach

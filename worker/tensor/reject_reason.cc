@@ -30,6 +30,8 @@ const char* RejectReasonName(RejectReason reason) {
       return "window_exceeded";
     case RejectReason::kSilent:
       return "silent";
+    case RejectReason::kTruncated:
+      return "truncated";
   }
   return "unknown";
 }

@@ -25,8 +25,9 @@ enum class RejectReason : uint8_t {
   kCodec,           // number format differs from the plan
   kWindowExceeded,  // more frames than the receiver granted
   kSilent,          // no sign of life
+  kTruncated,       // the stream ended in the middle of a frame
 };
-constexpr size_t kNumRejectReasons = 13;
+constexpr size_t kNumRejectReasons = 14;
 
 const char* RejectReasonName(RejectReason reason);
 
