@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <optional>
 
 #include "model/cpu_clones.h"
 
@@ -112,10 +113,12 @@ const T* Pointer(const at::Tensor& tensor) {
 class RowNorm : public Function<RowNorm> {
  public:
   // Exactly one of residual and gain is defined.
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& z_in, const at::Tensor& residual_in,
-                            const at::Tensor& gain, double divisor, double epsilon) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& z_in,
+                            const std::optional<at::Tensor>& residual_in, const std::optional<at::Tensor>& gain_in,
+                            double divisor, double epsilon) {
     const at::Tensor z = z_in.contiguous();
-    const at::Tensor residual = residual_in.defined() ? residual_in.contiguous() : residual_in;
+    const at::Tensor residual = residual_in ? residual_in->contiguous() : at::Tensor();
+    const at::Tensor gain = gain_in.value_or(at::Tensor());
     at::Tensor out, inverse;
     if (z.is_cpu()) {
       out = at::empty_like(z);
@@ -163,11 +166,11 @@ class RowNorm : public Function<RowNorm> {
 }  // namespace
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& gain, double epsilon) {
-  return RowNorm::apply(x, at::Tensor(), gain, static_cast<double>(x.size(1)), epsilon);
+  return RowNorm::apply(x, std::nullopt, std::optional<at::Tensor>(gain), static_cast<double>(x.size(1)), epsilon);
 }
 
 at::Tensor AddRowNorm(const at::Tensor& residual, const at::Tensor& z, double divisor, double epsilon) {
-  return RowNorm::apply(z, residual, at::Tensor(), divisor, epsilon);
+  return RowNorm::apply(z, std::optional<at::Tensor>(residual), std::nullopt, divisor, epsilon);
 }
 
 }  // namespace stagecoach

@@ -1,5 +1,6 @@
 #include "model/stage_model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
