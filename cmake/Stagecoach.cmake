@@ -55,6 +55,9 @@ function(stagecoach_torch_pch name)
     target_precompile_headers(stagecoach_torch_pch PRIVATE <ATen/ATen.h> <torch/csrc/autograd/autograd.h>
                               <torch/csrc/autograd/custom_function.h>)
   endif()
+  # gRPC's targets ask for -pthread; a precompiled header is usable only where the flag is the same.
+  target_compile_options(stagecoach_torch_pch PRIVATE -pthread)
+  target_compile_options(${name} PRIVATE -pthread)
   target_precompile_headers(${name} REUSE_FROM stagecoach_torch_pch)
 endfunction()
 
