@@ -5,10 +5,13 @@ stagecoach_test(unit_checkpoint
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/checkpoint/checkpoint_crash_test.cc
                 DEPS sc_checkpoint LABELS unit)
 stagecoach_test(fuzz_safetensors SOURCES ${CMAKE_SOURCE_DIR}/tests/fuzz/safetensors_fuzz.cc DEPS sc_checkpoint LABELS fuzz)
-if(WITH_TORCH)  # model/ is part of the build
-  stagecoach_test(unit_data
-                  SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/model/data/token_dataset_test.cc
-                          ${CMAKE_SOURCE_DIR}/tests/unit/model/data/broken_data_test.cc
-                          ${CMAKE_SOURCE_DIR}/tests/unit/model/data/prepare_text_test.cc
-                  DEPS sc_model_data LABELS unit)
+stagecoach_test(unit_data
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/model/data/token_dataset_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/model/data/broken_data_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/model/data/prepare_text_test.cc
+                DEPS sc_model_data LABELS unit)
+if(WITH_TORCH)
+  stagecoach_test(e2e_model_program TORCH SOURCES ${CMAKE_SOURCE_DIR}/tests/e2e/model_program_test.cc
+                  DEPS sc_run_loading sc_model sc_model_data sc_checkpoint process_harness nlohmann_json::nlohmann_json
+                  LABELS e2e PROGRAMS stagecoach-model)
 endif()
