@@ -1,0 +1,112 @@
+// One run: carries out what its RunMachine decides, and translates what workers report into events.
+//
+// Threading: confined to the coordinator loop; file work is posted to the store loop and comes back.
+// Ownership: shared, because work on the store loop may outlive the fleet's interest in the run.
+// Errors: everything ends in the run's state FAILED with a detail for people.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/event_loop.h"
+#include "coordinator/domain/checkpoint_assembly.h"
+#include "coordinator/domain/membership.h"
+#include "coordinator/domain/run_machine.h"
+#include "coordinator/domain/step_ledger.h"
+#include "coordinator/service/journal_writer.h"
+#include "coordinator/service/plan_builder.h"
+#include "coordinator/service/run_inputs.h"
+#include "protos/coordinator.pb.h"
+
+namespace stagecoach {
+
+// What a run needs from the fleet.
+struct RunSurroundings {
+  EventLoop* loop = nullptr;
+  EventLoop* store = nullptr;
+  RunJournal* journal = nullptr;
+  const Membership* membership = nullptr;
+  std::function<void(const std::string& worker, const CoordinatorMessage& message)> send;
+  std::function<std::vector<std::string>()> free_workers;
+  std::function<void()> on_ended;
+};
+
+// How far a watcher has read.
+struct WatchCursor {
+  size_t steps = 0, evaluations = 0;
+  uint64_t revision = 0;
+};
+
+class RunDriver : public std::enable_shared_from_this<RunDriver> {
+ public:
+  RunDriver(SubmitRequest request, RunMachine::Options limits, RunSurroundings surroundings);
+
+  void Begin();  // once, after construction
+  void OnWorkersChanged();
+  void OnWorkerMessage(const std::string& worker, const WorkerMessage& message, size_t wire_bytes);
+  void OnWorkerLost(const std::string& worker, absl::string_view reason);
+  void OnTick();
+  void Stop(absl::string_view reason);
+
+  const std::string& name() const { return name_; }
+  bool ended() const { return machine_.ended(); }
+  bool IsMember(const std::string& worker) const { return machine_.IsMember(worker); }
+  // Grows with every change that a watcher would want to see.
+  uint64_t revision() const { return revision_; }
+  // The status with the rows after the cursor, at most a message full; moves the cursor.
+  RunStatus Status(WatchCursor* cursor) const;
+  // A status may be complete: nothing is left behind the cursor.
+  bool AllSeen(const WatchCursor& cursor) const;
+
+ private:
+  void OnInputs(absl::StatusOr<RunInputs> inputs);
+  void Perform(const RunEffects& effects);
+  void ProbeWorker(const std::string& worker);
+  void ProbeLink(const std::string& from, const std::string& to);
+  void MakePlan(const std::vector<std::string>& workers);
+  void OnPlan(absl::StatusOr<BuiltPlan> built);
+  void AssignStages();
+  void StartStages();
+  void Release(const std::string& reason);
+  void SaveState();
+
+  void OnStageReady(const std::string& worker, const StageReady& ready);
+  void OnStepReport(const std::string& worker, const StepReport& report);
+  void OnEvaluation(const EvaluationReport& report);
+  void OnCheckpointPart(const CheckpointPart& part);
+  void CommitReadyCheckpoints();
+  void OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat);
+  bool IsLastStage(const std::string& worker) const;
+  uint64_t EpochOf(const WorkerMessage& message) const;
+  WorkerRow RowOf(size_t stage) const;
+
+  const SubmitRequest request_;
+  const std::string name_;
+  const RunSurroundings around_;
+  RunMachine::Options limits_;
+  RunMachine machine_;
+  uint64_t revision_ = 1;
+
+  // Known once they were read, measured, planned.
+  std::unique_ptr<RunInputs> inputs_;
+  Measurements measured_;
+  std::unique_ptr<BuiltPlan> built_;
+
+  std::unique_ptr<StepLedger> ledger_;
+  std::unique_ptr<CheckpointAssembly> assembly_;
+  std::shared_ptr<JournalWriter> writer_;
+  std::vector<EvaluationRow> evaluations_;
+  uint64_t checkpoint_step_ = 0;
+  std::string checkpoint_dir_, weight_hash_;
+  std::map<std::string, WorkerCounters> counters_;
+  std::map<std::string, uint64_t> parameters_;
+  std::map<std::string, std::pair<uint64_t, uint64_t>> watermarks_;
+  std::map<std::string, std::string> worker_states_;
+  uint64_t received_bytes_ = 0, tensor_bytes_ = 0, stale_messages_ = 0;
+  double ended_elapsed_ = 0;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,295 @@
+// What workers report about their stages: the second half of RunDriver.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_store.h"
+#include "coordinator/service/run_driver.h"
+#include "coordinator/service/wire_checks.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr size_t kMaxRowsPerStatus = 4096;  // about 60 bytes each: stays well below the message limit
+
+RunState ToProto(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::kWaiting:
+      return RUN_STATE_WAITING;
+    case RunPhase::kMeasuring:
+    case RunPhase::kPlanning:
+      return RUN_STATE_MEASURING;
+    case RunPhase::kLoading:
+      return RUN_STATE_LOADING;
+    case RunPhase::kRunning:
+      return RUN_STATE_RUNNING;
+    case RunPhase::kStopping:
+      return RUN_STATE_STOPPING;
+    case RunPhase::kFinished:
+      return RUN_STATE_FINISHED;
+    case RunPhase::kStopped:
+      return RUN_STATE_STOPPED;
+    case RunPhase::kFailed:
+      return RUN_STATE_FAILED;
+  }
+  return RUN_STATE_UNSPECIFIED;
+}
+
+}  // namespace
+
+uint64_t RunDriver::EpochOf(const WorkerMessage& message) const {
+  switch (message.message_case()) {
+    case WorkerMessage::kStageReady:
+      return message.stage_ready().epoch();
+    case WorkerMessage::kStepReport:
+      return message.step_report().epoch();
+    case WorkerMessage::kEvaluationReport:
+      return message.evaluation_report().epoch();
+    case WorkerMessage::kCheckpointPart:
+      return message.checkpoint_part().epoch();
+    case WorkerMessage::kStageFinished:
+      return message.stage_finished().epoch();
+    case WorkerMessage::kStageFailed:
+      return message.stage_failed().epoch();
+    case WorkerMessage::kStopPoint:
+      return message.stop_point().epoch();
+    case WorkerMessage::kHeartbeat:
+      return message.heartbeat().epoch();
+    default:
+      return 0;
+  }
+}
+
+void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& message, size_t wire_bytes) {
+  if (ended()) return;
+  received_bytes_ += wire_bytes;
+  tensor_bytes_ += BytesFieldsSize(message);
+  const MonoTime now = around_.loop->Now();
+  if (message.has_probe_result()) {
+    measured_.probes[worker] = message.probe_result();
+    return Perform(machine_.OnWorkerProbed(now, worker, message.probe_result().error()));
+  }
+  if (message.has_link_result()) {
+    const LinkResult& link = message.link_result();
+    measured_.links[{worker, link.peer()}] = link;
+    return Perform(machine_.OnLinkProbed(now, worker, link.peer(), link.error()));
+  }
+  if (!built_ || EpochOf(message) != built_->plan.epoch()) {
+    if (!message.has_heartbeat()) ++stale_messages_;  // of an earlier plan: late messages are normal
+    return;
+  }
+  switch (message.message_case()) {
+    case WorkerMessage::kStageReady:
+      return OnStageReady(worker, message.stage_ready());
+    case WorkerMessage::kStepReport:
+      return OnStepReport(worker, message.step_report());
+    case WorkerMessage::kEvaluationReport:
+      return OnEvaluation(message.evaluation_report());
+    case WorkerMessage::kCheckpointPart:
+      return OnCheckpointPart(message.checkpoint_part());
+    case WorkerMessage::kStageFinished:
+      counters_[worker] = message.stage_finished().counters();
+      worker_states_[worker] = "finished";
+      return Perform(machine_.OnStageFinished(now, worker, message.stage_finished().steps()));
+    case WorkerMessage::kStageFailed:
+      worker_states_[worker] = "failed";
+      return Perform(
+          machine_.OnStageFailed(now, worker, message.stage_failed().error(), message.stage_failed().peer()));
+    case WorkerMessage::kHeartbeat:
+      return OnHeartbeat(worker, message.heartbeat());
+    default:
+      return;  // StopPoint: the end shows in StageFinished
+  }
+}
+
+void RunDriver::OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat) {
+  if (worker_states_[worker] != "finished") counters_[worker] = heartbeat.counters();
+  const std::pair<uint64_t, uint64_t> mark{heartbeat.next_forward(), heartbeat.next_backward()};
+  if (watermarks_[worker] == mark) return;
+  watermarks_[worker] = mark;
+  ++revision_;
+  machine_.OnProgress(around_.loop->Now());
+}
+
+void RunDriver::OnStageReady(const std::string& worker, const StageReady& ready) {
+  const MonoTime now = around_.loop->Now();
+  RunRecord& record = built_->record;
+  // The first stage that is ready of a new run sets what all others, and every later life, must reproduce.
+  for (auto [value, recorded, what] :
+       {std::make_tuple(&ready.basis_sha256(), record.mutable_basis_sha256(), "basis"),
+        std::make_tuple(&ready.anchor_sha256(), record.mutable_anchor_sha256(), "anchors")}) {
+    if (recorded->empty()) *recorded = *value;
+    if (*recorded == *value) continue;
+    return Perform(
+        machine_.OnFatal(now, absl::StrCat("worker ", worker, " makes other ", what, " from the seed (",
+                                           value->substr(0, 12), ", the run has ", recorded->substr(0, 12),
+                                           "): its processor or library computes differently; leave it out")));
+  }
+  parameters_[worker] = ready.parameters();
+  worker_states_[worker] = "ready";
+  Perform(machine_.OnStageReady(now, worker));
+}
+
+bool RunDriver::IsLastStage(const std::string& worker) const { return worker == machine_.members().back(); }
+
+void RunDriver::OnStepReport(const std::string& worker, const StepReport& report) {
+  const MonoTime now = around_.loop->Now();
+  absl::Status status;
+  const size_t done_before = ledger_->completed().size();
+  if (report.has_loss()) {
+    status = IsLastStage(worker) ? ledger_->OnLoss(now, report.step(), report.loss())
+                                 : absl::InvalidArgumentError("a loss comes from the last stage only");
+  }
+  if (status.ok() && report.has_scalar()) {
+    status = worker == machine_.members()[0]
+                 ? ledger_->OnScalar(now, report.step(), {report.clip(), report.square_sum(), report.skip()})
+                 : absl::InvalidArgumentError("a clip scalar comes from stage 0 only");
+  }
+  if (!status.ok()) {
+    return Perform(machine_.OnFatal(now, absl::StrCat("worker ", worker, ": ", status.message())));
+  }
+  machine_.OnProgress(now);
+  const auto& completed = ledger_->completed();
+  for (size_t i = done_before; i < completed.size(); ++i) {
+    const CompletedStep& step = completed[i];
+    writer_->Add(JournalStep{step.step, step.loss, step.scalar.clip, step.scalar.square_sum, step.scalar.skip});
+  }
+  if (completed.size() == done_before) return;
+  ++revision_;
+  if (completed.back().scalar.skip) {
+    const std::string verdict = ledger_->SkipVerdict();
+    if (!verdict.empty()) Perform(machine_.OnTooManySkips(now, verdict));
+  }
+  CommitReadyCheckpoints();
+}
+
+void RunDriver::OnEvaluation(const EvaluationReport& report) {
+  if (evaluations_.size() > ledger_->steps_done() + 2) return;  // at most one a step, and one before the first
+  EvaluationRow row;
+  row.set_after_step(report.after_step());
+  row.set_loss(report.loss());
+  evaluations_.push_back(row);
+  writer_->Add(JournalEvaluation{report.after_step(), report.loss()});
+  ++revision_;
+}
+
+void RunDriver::OnCheckpointPart(const CheckpointPart& part) {
+  const MonoTime now = around_.loop->Now();
+  machine_.OnProgress(now);
+  const absl::Status status = assembly_->OnPart(
+      {part.step(), part.unit(), part.file(), part.sha256(), part.weights_sha256(), part.bytes(), part.error()});
+  if (!status.ok()) return Perform(machine_.OnFatal(now, status.message()));
+  CommitReadyCheckpoints();
+}
+
+void RunDriver::CommitReadyCheckpoints() {
+  while (auto parts = assembly_->TakeComplete(ledger_->steps_done())) {
+    CheckpointManifest manifest;
+    manifest.set_format(1);
+    manifest.set_step(parts->front().step);
+    *manifest.mutable_record() = built_->record;
+    for (const CheckpointPartFact& part : *parts) {
+      CheckpointFile* file = manifest.add_files();
+      file->set_unit(part.unit);
+      file->set_name(part.file);
+      file->set_sha256(part.sha256);
+      file->set_bytes(part.bytes);
+      file->set_weights_sha256(part.weights_sha256);
+    }
+    for (const double loss : ledger_->LossesUpTo(manifest.step())) manifest.add_losses(loss);
+    for (const uint64_t step : ledger_->SkippedUpTo(manifest.step())) manifest.add_skipped(step);
+    around_.store->Post([self = shared_from_this(), manifest = std::move(manifest)] {
+      const RunSpec& spec = manifest.record().spec();
+      absl::Status status = CommitCheckpoint(spec.run_dir(), manifest);
+      // Old ones go only after the new one is safe. Failing to delete is no reason to stop.
+      if (status.ok()) (void)PruneCheckpoints(spec.run_dir(), spec.checkpoint().keep());
+      self->around_.loop->Post([self, status, step = manifest.step(), hash = WeightHash(manifest)] {
+        const MonoTime now = self->around_.loop->Now();
+        if (!status.ok()) {
+          return self->Perform(
+              self->machine_.OnFatal(now, absl::StrCat("checkpoint of step ", step, ": ", status.message())));
+        }
+        self->checkpoint_step_ = step;
+        self->checkpoint_dir_ = CheckpointDir(self->built_->record.spec().run_dir(), step);
+        self->weight_hash_ = hash;
+        self->writer_->Add(JournalCheckpoint{step, hash});
+        self->Perform(self->machine_.OnCheckpointCommitted(now, step));
+      });
+    });
+  }
+}
+
+WorkerRow RunDriver::RowOf(size_t stage) const {
+  const std::string& worker = machine_.members()[stage];
+  WorkerRow row;
+  row.set_name(worker);
+  row.set_stage(static_cast<uint32_t>(stage));
+  row.set_assigned(built_ != nullptr);
+  if (stage < measured_.workers.size()) {
+    row.set_address(measured_.workers[stage].address);
+    row.set_device(measured_.workers[stage].device);
+  }
+  if (built_) {
+    row.set_first_unit(built_->plan.stages(static_cast<int>(stage)).first_unit());
+    row.set_end_unit(built_->plan.stages(static_cast<int>(stage)).end_unit());
+  }
+  const auto state = worker_states_.find(worker);
+  row.set_state(around_.membership->IsSuspect(worker) ? "suspect"
+                : state == worker_states_.end()       ? "free"
+                                                      : state->second);
+  const auto parameters = parameters_.find(worker);
+  if (parameters != parameters_.end()) row.set_parameters(parameters->second);
+  const auto counters = counters_.find(worker);
+  if (counters != counters_.end()) *row.mutable_counters() = counters->second;
+  return row;
+}
+
+RunStatus RunDriver::Status(WatchCursor* cursor) const {
+  RunStatus status;
+  status.set_run(name_);
+  status.set_state(ToProto(machine_.phase()));
+  status.set_detail(!inputs_ && !ended() ? "reads the data" : machine_.detail());
+  status.set_checkpoint_step(checkpoint_step_);
+  status.set_checkpoint_dir(checkpoint_dir_);
+  status.set_weight_hash(weight_hash_);
+  status.set_coordinator_tensor_bytes(tensor_bytes_);
+  status.set_coordinator_received_bytes(received_bytes_);
+  if (built_) {
+    *status.mutable_record() = built_->record;
+    *status.mutable_plan() = built_->plan;
+  }
+  for (size_t stage = 0; stage < machine_.members().size(); ++stage) *status.add_workers() = RowOf(stage);
+  cursor->revision = revision_;
+  if (!ledger_) return status;
+  status.set_first_step(ledger_->first_step());
+  status.set_skipped_steps(ledger_->num_skipped());
+  const ScheduleSpec& schedule = built_->record.spec().schedule();
+  status.set_tokens_per_second(ledger_->StepsPerSecond() * schedule.microbatches() * schedule.sequences() *
+                               schedule.sequence_tokens());
+  status.set_elapsed_seconds(ended() ? ended_elapsed_ : ledger_->ElapsedSeconds(around_.loop->Now()));
+  const auto& completed = ledger_->completed();
+  const size_t end = std::min(completed.size(), cursor->steps + kMaxRowsPerStatus);
+  status.set_steps_done(ledger_->first_step() + end);
+  for (; cursor->steps < end; ++cursor->steps) {
+    const CompletedStep& step = completed[cursor->steps];
+    StepRow* row = status.add_steps();
+    row->set_step(step.step);
+    row->set_loss(step.loss);
+    row->set_clip(step.scalar.clip);
+    row->set_norm(std::sqrt(step.scalar.square_sum));
+    row->set_skip(step.scalar.skip);
+    row->set_seconds(step.seconds);
+  }
+  const size_t evaluations_end = std::min(evaluations_.size(), cursor->evaluations + kMaxRowsPerStatus);
+  for (; cursor->evaluations < evaluations_end; ++cursor->evaluations) {
+    *status.add_evaluations() = evaluations_[cursor->evaluations];
+  }
+  return status;
+}
+
+bool RunDriver::AllSeen(const WatchCursor& cursor) const {
+  return cursor.revision == revision_ && (!ledger_ || cursor.steps == ledger_->completed().size()) &&
+         cursor.evaluations == evaluations_.size();
+}
+
+}  // namespace stagecoach
