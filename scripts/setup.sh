@@ -28,7 +28,7 @@ packages=(
   libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libsqlite3-dev libssl-dev zlib1g-dev libc-ares-dev libre2-dev
   libsentencepiece-dev sentencepiece
   python3 python3-venv python3-pip
-  bible-kjv-text dict-gcide
+  bible-kjv
 )
 # Where libtorch goes: outside the checkout, so that every clone on a machine shares it.
 torch_home=${STAGECOACH_TORCH_HOME:-/opt/stagecoach/torch-2.11.0}
@@ -68,9 +68,15 @@ install_packages
 install_torch
 [ -z "$deps_only" ] || exit 0
 
-preset=release
-[ -z "$tests" ] || preset=ci
 export CCACHE_DIR=${CCACHE_DIR:-$HOME/.cache/ccache}
-STAGECOACH_TORCH_HOME=$torch_home cmake --preset "$preset" >build-configure.log 2>&1 || { cat build-configure.log >&2; exit 70; }
-rm -f build-configure.log
-cmake --build --preset "$preset"
+export STAGECOACH_TORCH_HOME=$torch_home
+# Ninja configures again by itself when a CMake file has changed.
+if [ ! -f build/build.ninja ]; then
+  mkdir -p build
+  cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log >&2; exit 70; }
+fi
+# Nothing but errors when there is nothing to do; progress when there is.
+target=(); [ -z "$tests" ] || target=(all checks)
+if ninja -C build -n "${target[@]}" 2>/dev/null | grep -q 'no work to do'; then exit 0; fi
+echo "setup: building (the first time takes minutes)" >&2
+if [ -n "$tests" ]; then cmake --build --preset checks >&2; else cmake --build --preset release >&2; fi
