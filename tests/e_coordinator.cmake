@@ -7,3 +7,13 @@ stagecoach_test(
           ${coordinator_unit}/run_machine_test.cc
   DEPS sc_coordinator_domain
   LABELS unit)
+stagecoach_test(
+  unit_coordinator_service
+  SOURCES ${coordinator_unit}/run_journal_test.cc ${coordinator_unit}/plan_builder_test.cc
+  DEPS sc_coordinator_service
+  LABELS unit)
+stagecoach_test(
+  integration_coordinator
+  SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/coordinator_service_test.cc
+  DEPS sc_coordinator_service
+  LABELS integration)

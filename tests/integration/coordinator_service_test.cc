@@ -1,0 +1,289 @@
+// The real coordinator service on a free port, with scripted workers that speak the protocol.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "coordinator/service/coordinator_server.h"
+#include "gtest/gtest.h"
+#include "tests/integration/coordinator_fake_worker.h"
+
+namespace stagecoach {
+namespace {
+
+using testing::FakeWorker;
+using testing::ProbeMeter;
+
+class CoordinatorServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = absl::StrCat(::testing::TempDir(), "/coordinator-", getpid(), "-",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream data(folder_ + "/tokens.bin", std::ios::binary);
+    for (int i = 0; i < 4000; ++i) data.put(static_cast<char>(i % 2 == 0 ? (i / 2) % 251 : 0));  // uint16 below 251
+    data.close();
+    StartCoordinator(std::chrono::seconds(8));
+  }
+  void StartCoordinator(Duration dead_after) {
+    server_.reset();
+    CoordinatorOptions options;
+    options.listen = "127.0.0.1:0";
+    options.state_dir = folder_ + "/state";
+    options.membership.dead_after = dead_after;
+    options.membership.suspect_after = dead_after / 2;
+    auto server = CoordinatorServer::Start(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = Coordinator::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()));
+  }
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  SubmitRequest Request(uint64_t steps = 6) const {
+    SubmitRequest request;
+    request.set_workers(2);
+    RunSpec* spec = request.mutable_spec();
+    spec->set_name("tiny");
+    spec->set_run_dir(folder_ + "/run");
+    spec->mutable_model()->set_width(64);
+    spec->mutable_model()->set_layers(4);
+    spec->mutable_model()->set_heads(4);
+    spec->mutable_data()->set_path(folder_ + "/tokens.bin");
+    spec->mutable_schedule()->set_steps(steps);
+    spec->mutable_schedule()->set_sequences(1);
+    spec->mutable_schedule()->set_sequence_tokens(16);
+    return request;
+  }
+  absl::Status Submit(const SubmitRequest& request) {
+    grpc::ClientContext context;
+    SubmitReply reply;
+    return FromGrpcStatus(stub_->Submit(&context, request, &reply));
+  }
+  std::unique_ptr<FakeWorker> Worker(const std::string& name, uint64_t incarnation, FakeWorker::Behaviour behaviour) {
+    return std::make_unique<FakeWorker>(server_->port(), name, incarnation, behaviour);
+  }
+  std::unique_ptr<FakeWorker> Worker(const std::string& name, uint64_t incarnation) {
+    return Worker(name, incarnation, FakeWorker::Behaviour());
+  }
+
+  // Reads the watch until the stream ends; the last status with the rows of all.
+  RunStatus WatchToTheEnd() {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(40));
+    WatchRequest request;
+    request.set_run("tiny");
+    auto stream = stub_->Watch(&context, request);
+    RunStatus last, status;
+    while (stream->Read(&status)) {
+      auto steps = last.steps();
+      last = status;
+      for (const StepRow& row : status.steps()) *steps.Add() = row;
+      *last.mutable_steps() = steps;
+      states_.insert(status.state());
+    }
+    watch_end_ = FromGrpcStatus(stream->Finish());
+    return last;
+  }
+
+  std::string folder_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::unique_ptr<Coordinator::Stub> stub_;
+  std::set<int> states_;
+  absl::Status watch_end_;
+};
+
+TEST_F(CoordinatorServiceTest, WholeRun_FinishesAndIsRecorded) {
+  ProbeMeter meter;
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  FakeWorker::Behaviour behaviour;
+  behaviour.meter = &meter;
+  const auto a = Worker("a", 1, behaviour), b = Worker("b", 2, behaviour);
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(watch_end_, absl::OkStatus());
+  ASSERT_EQ(status.state(), RUN_STATE_FINISHED) << status.detail();
+  EXPECT_EQ(status.steps_done(), 6u);
+  ASSERT_EQ(status.steps_size(), 6);
+  EXPECT_EQ(status.steps(5).step(), 5u);
+  EXPECT_DOUBLE_EQ(status.steps(5).loss(), 4.95);
+  EXPECT_EQ(status.steps(0).norm(), 2);
+  EXPECT_EQ(status.checkpoint_step(), 6u);
+  EXPECT_EQ(status.weight_hash().size(), 64u);
+  EXPECT_EQ(status.coordinator_tensor_bytes(), 0u);
+  EXPECT_GT(status.coordinator_received_bytes(), 100u);
+  EXPECT_EQ(meter.most, 1);   // one measurement at a time
+  EXPECT_EQ(meter.total, 4);  // two workers, one link in both directions
+  EXPECT_TRUE(a->WaitForMessage(CoordinatorMessage::kReleaseStage));
+  const auto record = ReadRunRecord(folder_ + "/run");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->cuts_size(), 1);
+  EXPECT_EQ(record->basis_sha256(), "basis");
+  EXPECT_EQ(record->data_tokens(), 2000u);
+  const auto manifest = NewestVerified(folder_ + "/run", nullptr);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->step(), 6u);
+  EXPECT_EQ(manifest->losses_size(), 6);
+  EXPECT_TRUE(server_->AllRunsSeen());
+}
+
+TEST_F(CoordinatorServiceTest, Resume_GoesOnFromTheCheckpointWithANewEpoch) {
+  SubmitRequest request = Request();
+  request.set_stop_after(4);
+  const auto a = Worker("a", 1), b = Worker("b", 2);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  ASSERT_EQ(WatchToTheEnd().state(), RUN_STATE_STOPPED);
+  const uint64_t epoch = a->epoch();
+  request.set_stop_after(0);
+  request.set_resume(true);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  ASSERT_EQ(status.state(), RUN_STATE_FINISHED) << status.detail();
+  EXPECT_EQ(status.first_step(), 4u);
+  EXPECT_EQ(status.steps_size(), 2);
+  EXPECT_GT(a->epoch(), epoch);
+  EXPECT_EQ(ReadManifest(folder_ + "/run", 6)->losses_size(), 6);
+}
+
+TEST_F(CoordinatorServiceTest, Stop_EndsWithACheckpoint) {
+  FakeWorker::Behaviour waits;
+  waits.finish_alone = false;
+  const auto a = Worker("a", 1, waits), b = Worker("b", 2, waits);
+  ASSERT_EQ(Submit(Request(100)), absl::OkStatus());
+  ASSERT_TRUE(b->WaitForMessage(CoordinatorMessage::kStartStage));
+  grpc::ClientContext context;
+  StopRequest stop;
+  stop.set_run("tiny");
+  StopReply reply;
+  ASSERT_TRUE(stub_->Stop(&context, stop, &reply).ok());
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kStopRun));  // stage 0 tells the others
+  b->RunSteps(2);
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_STOPPED) << status.detail();
+  EXPECT_EQ(status.checkpoint_step(), 2u);
+}
+
+TEST_F(CoordinatorServiceTest, KilledWorker_FailsTheRunAtOnceAndIsNamed) {
+  FakeWorker::Behaviour waits;
+  waits.finish_alone = false;
+  const auto a = Worker("a", 1, waits);
+  const auto b = Worker("b", 2, waits);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  ASSERT_TRUE(b->WaitForMessage(CoordinatorMessage::kStartStage));
+  const auto before = std::chrono::steady_clock::now();
+  b->Kill();
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(10));
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_NE(status.detail().find("worker b (stage 1) was lost"), std::string::npos) << status.detail();
+  EXPECT_TRUE(a->WaitForMessage(CoordinatorMessage::kReleaseStage));
+}
+
+TEST_F(CoordinatorServiceTest, SilentWorker_FailsTheRunAndIsNamed) {
+  StartCoordinator(std::chrono::milliseconds(1300));
+  FakeWorker::Behaviour waits;
+  waits.finish_alone = false;
+  const auto a = Worker("a", 1, waits), b = Worker("b", 2, waits);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kStartStage));
+  a->FallSilent();
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_NE(status.detail().find("worker a (stage 0) was lost: it has been silent"), std::string::npos)
+      << status.detail();
+  EXPECT_EQ(a->WaitForEnd().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(CoordinatorServiceTest, NewIncarnation_ReplacesTheOldOneForGood) {
+  const auto old = Worker("a", 1);
+  ASSERT_TRUE(old->WaitForMessage(CoordinatorMessage::kRegistered));
+  const auto young = Worker("a", 2);
+  ASSERT_TRUE(young->WaitForMessage(CoordinatorMessage::kRegistered));
+  EXPECT_EQ(old->WaitForEnd().code(), absl::StatusCode::kAborted);
+  const auto again = Worker("a", 1);
+  EXPECT_EQ(again->WaitForEnd().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(CoordinatorServiceTest, MalformedMessages_CloseTheSession) {
+  const auto unnamed = Worker("Not A Name", 1);
+  EXPECT_EQ(unnamed->WaitForEnd().code(), absl::StatusCode::kInvalidArgument);
+  const auto a = Worker("a", 1);
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kRegistered));
+  WorkerMessage message;
+  message.mutable_probe_result()->mutable_head()->set_forward_seconds(-1);
+  a->Write(message);
+  EXPECT_EQ(a->WaitForEnd().code(), absl::StatusCode::kInvalidArgument);
+
+  grpc::ClientContext context;
+  auto stream = stub_->Session(&context);
+  message.mutable_heartbeat()->set_epoch(1);  // before Register
+  stream->Write(message);
+  CoordinatorMessage reply;
+  EXPECT_FALSE(stream->Read(&reply));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CoordinatorServiceTest, StaleEpoch_IsIgnored) {
+  FakeWorker::Behaviour waits;
+  waits.finish_alone = false;
+  const auto a = Worker("a", 1, waits), b = Worker("b", 2, waits);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  ASSERT_TRUE(b->WaitForMessage(CoordinatorMessage::kStartStage));
+  WorkerMessage message;
+  message.mutable_stage_failed()->set_epoch(b->epoch() + 1);
+  message.mutable_stage_failed()->set_error("from another plan");
+  b->Write(message);
+  a->RunSteps(6);
+  b->RunSteps(6);
+  EXPECT_EQ(WatchToTheEnd().state(), RUN_STATE_FINISHED);
+}
+
+TEST_F(CoordinatorServiceTest, UnusableRequests_AreExplained) {
+  SubmitRequest request = Request();
+  request.mutable_spec()->mutable_model()->set_heads(5);
+  EXPECT_EQ(Submit(request).message(), "model.heads: 5 does not divide model.width 64");
+  request = Request();
+  request.mutable_spec()->mutable_data()->set_path(folder_ + "/nothing");
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_EQ(status.detail().substr(0, 10), "data.path:") << status.detail();
+  grpc::ClientContext context;
+  WatchRequest watch;
+  watch.set_run("unknown");
+  auto stream = stub_->Watch(&context, watch);
+  RunStatus none;
+  EXPECT_FALSE(stream->Read(&none));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CoordinatorServiceTest, FailedProbe_NamesTheWorker) {
+  FakeWorker::Behaviour fails;
+  fails.fail_probe = true;
+  const auto a = Worker("a", 1), b = Worker("b", 2, fails);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_EQ(status.detail(), "worker b could not measure the model: no memory");
+}
+
+TEST_F(CoordinatorServiceTest, FleetStatus_ListsWorkersAndRuns) {
+  const auto a = Worker("a", 1);
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kRegistered));
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  grpc::ClientContext context;
+  FleetStatusReply reply;
+  ASSERT_TRUE(stub_->FleetStatus(&context, FleetStatusRequest(), &reply).ok());
+  ASSERT_EQ(reply.workers_size(), 1);
+  EXPECT_EQ(reply.workers(0).name(), "a");
+  ASSERT_EQ(reply.runs_size(), 1);
+  EXPECT_EQ(reply.runs(0).state(), RUN_STATE_WAITING);
+  EXPECT_EQ(Submit(Request()).code(), absl::StatusCode::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace stagecoach
