@@ -44,7 +44,12 @@ std::vector<JTableEntry> DrawTable(Draw& draw, uint32_t m, uint32_t steps) {
   return table;
 }
 
-SimCase DrawCase(uint64_t seed, uint64_t index) {
+struct DrawnCase {
+  SimCase sim;
+  std::vector<std::vector<JTableEntry>> tables;  // of each stage, for the reference
+};
+
+DrawnCase DrawCase(uint64_t seed, uint64_t index) {
   Draw draw(seed, index);
   const uint32_t p = draw.Between(1, 8), m = draw.Between(1, 16), steps = draw.Between(1, 6);
   const bool pipedream = draw.OneIn(8), gpipe = !pipedream && draw.OneIn(8);
@@ -55,14 +60,16 @@ SimCase DrawCase(uint64_t seed, uint64_t index) {
   const auto scope = pipedream || draw.OneIn(6) ? ClipScope::kStage
                      : draw.OneIn(6)            ? ClipScope::kNone
                                                 : ClipScope::kGlobal;
-  SimCase sim;
+  DrawnCase drawn;
+  SimCase& sim = drawn.sim;
   for (uint32_t i = 0; i < p; ++i) {
+    drawn.tables.push_back(pipedream ? std::vector<JTableEntry>{{0, draw.Below(2 * (p - i))}} : table);
     StageCoreConfig core;
     core.stage = i;
     core.num_stages = p;
     core.window = gpipe ? m : draw.Between(1, 2 * p + 2);
     core.input_window = i == 0 ? 0 : sim.stages[i - 1].window;
-    core.rule = pipedream ? VersionRule(1, {{0, draw.Below(2 * (p - i))}}) : VersionRule(m, table);
+    core.rule = VersionRule(pipedream ? 1 : m, drawn.tables.back());
     core.order = order;
     core.total_steps = core.end_step = steps;
     core.checkpoint_every = checkpoint_every;
@@ -82,32 +89,65 @@ SimCase DrawCase(uint64_t seed, uint64_t index) {
   sim.seed = seed + index;
   sim.send_queue_limit = draw.Below(6);
   if (draw.OneIn(3)) sim.stop_at = 3.0 * steps * draw.Uniform();
+  return drawn;
+}
+
+// Every version that a checkpoint holds has the bits of the sequential loop; the last one always exists.
+std::string Differences(const SimResult& result, const SimWeights& reference) {
+  if (!result.error.empty()) return result.error;
+  for (const auto& [step, stages] : result.checkpoint_weights) {
+    for (size_t i = 0; i < stages.size(); ++i) {
+      for (const auto& [version, value] : stages[i]) {
+        if (reference[i].at(version) != value) {
+          return absl::StrCat("checkpoint ", step, " stage ", i, " version ", version, " differs from the reference");
+        }
+      }
+    }
+  }
+  return "";
+}
+
+// The run goes on from what its checkpoint of `step` holds, with other windows.
+SimCase ResumedAt(SimCase sim, const SimResult& result, uint64_t step) {
+  sim.stop_at.reset();
+  sim.resumed_from = result.checkpoint_weights.at(step);
+  for (uint32_t i = 0; i < sim.stages.size(); ++i) {
+    sim.stages[i].first_step = step;
+    if (sim.stages[i].policy == StagePolicy::kAlternate) sim.stages[i].window = sim.stages[i].window % 5 + 1;
+    sim.stages[i].input_window = i == 0 ? 0 : sim.stages[i - 1].window;
+  }
   return sim;
 }
 
 TEST(SimPipeline, RandomCases_HoldEveryInvariant) {
   const uint64_t seed = Seed();
   std::cout << "seed " << seed << " (STAGECOACH_TEST_SEED)\n";
+  uint32_t stopped = 0, resumed = 0;
   for (uint32_t index = 0; index < NumCases(); ++index) {
-    SimCase sim = DrawCase(seed, index);
-    const uint64_t total = sim.stages[0].total_steps;
-    const SimResult result = RunSim(sim);
-    ASSERT_EQ(result.error, "") << "case " << index;
-    if (!sim.stop_at) {
+    const DrawnCase drawn = DrawCase(seed, index);
+    const uint64_t total = drawn.sim.stages[0].total_steps;
+    const SimWeights reference = SequentialWeights(drawn.sim, drawn.tables, total);
+    const SimResult result = RunSim(drawn.sim);
+    ASSERT_EQ(Differences(result, reference), "") << "case " << index;
+    if (!drawn.sim.stop_at) {
       ASSERT_EQ(result.steps_done, total) << "case " << index;
     }
-    if (result.steps_done == total || result.steps_done == 0) continue;
-    // A stopped run goes on from its checkpoint, with other windows, and does the rest.
+    ASSERT_FALSE(result.checkpoints.empty()) << "case " << index;
     ASSERT_EQ(result.checkpoints.back(), result.steps_done) << "case " << index;
-    sim.stop_at.reset();
-    for (uint32_t i = 0; i < sim.stages.size(); ++i) {
-      sim.stages[i].first_step = result.steps_done;
-      if (sim.stages[i].policy == StagePolicy::kAlternate) sim.stages[i].window = sim.stages[i].window % 5 + 1;
-      sim.stages[i].input_window = i == 0 ? 0 : sim.stages[i - 1].window;
-    }
-    const SimResult rest = RunSim(sim);
-    ASSERT_EQ(rest.error, "") << "case " << index << " resumed";
-    ASSERT_EQ(result.clips.size() + rest.clips.size(), total) << "case " << index;
+    stopped += result.steps_done < total;
+    // From any of its checkpoints (after a clean stop, or after a crash later on) the rest has the same bits.
+    const uint64_t step = result.checkpoints[index % result.checkpoints.size()];
+    if (step == total || step == 0) continue;
+    ++resumed;
+    const SimResult rest = RunSim(ResumedAt(drawn.sim, result, step));
+    ASSERT_EQ(Differences(rest, reference), "") << "case " << index << " resumed at step " << step;
+    ASSERT_EQ(rest.checkpoints.back(), total) << "case " << index << " resumed at step " << step;
+    ASSERT_EQ(step + rest.clips.size(), total) << "case " << index << " resumed at step " << step;
+  }
+  std::cout << NumCases() << " cases, " << stopped << " stopped early, " << resumed << " resumed\n";
+  if (NumCases() >= 1000) {
+    EXPECT_GT(stopped, NumCases() / 50) << "stops are hardly tried";
+    EXPECT_GT(resumed, NumCases() / 20) << "resuming is hardly tried";
   }
 }
 
@@ -154,6 +194,51 @@ TEST(SimPipeline, FractionalDelayOverLongLinks_KeepsTheComputeLaneBusy) {
   const double sync = Efficiency(p, 2 * n, 0, one_way, windows);
   EXPECT_NEAR(sync, SynchronousEfficiency(2 * n, 1.0, p + (p - 1) * (2 * one_way + 0.2), 0), 0.08);
   EXPECT_LT(Efficiency(p, 2 * n, 0, one_way, p_minus_i), 0.5) << "classic 1F1B cannot hide the links";
+}
+
+// Unequal stages and links, zero-bubble J: filling and draining cancel in the difference of two lengths.
+TEST(SimPipeline, UnequalStagesAndLinks_ReachNearlyTheIdeal) {
+  Draw draw(Seed(), 1u << 30);
+  for (int pipeline = 0; pipeline < 8; ++pipeline) {
+    const uint32_t p = draw.Between(2, 8);
+    SimCase sim;
+    sim.update = 0.2;
+    for (uint32_t i = 0; i < p; ++i) {
+      const double busy = i == 0 ? 1.0 : 0.7 + 0.3 * draw.Uniform();
+      sim.forward.push_back(busy / 3);
+      sim.backward.push_back(busy * 2 / 3);
+      sim.delay.push_back(0.1 + 2 * draw.Uniform());
+      sim.serialisation.push_back(0.3 * draw.Uniform());
+    }
+    std::vector<uint32_t> windows(p);
+    double loop = 0;
+    for (uint32_t i = p; i-- > 0;) {
+      loop += sim.forward[i] + sim.backward[i] + (i + 1 < p ? 2 * (sim.delay[i] + sim.serialisation[i]) : 0);
+      windows[i] = WindowOf(loop, 1.0, i, p);
+    }
+    const uint32_t m = 2 * windows[0], j = ChooseJ(m, windows[0], 1.0, loop, sim.update);
+    SimResult results[2];
+    for (int run = 0; run < 2; ++run) {
+      sim.stages.clear();
+      for (uint32_t i = 0; i < p; ++i) {
+        StageCoreConfig& core = sim.stages.emplace_back();
+        core.stage = i;
+        core.num_stages = p;
+        core.window = windows[i];
+        core.input_window = i == 0 ? 0 : windows[i - 1];
+        core.rule = VersionRule(m, {{0, j}});
+        core.total_steps = core.end_step = run == 0 ? 5 : 15;
+        core.order = ItemOrder(m, core.total_steps, 0, 0);
+      }
+      results[run] = RunSim(sim);
+      ASSERT_EQ(results[run].error, "");
+    }
+    // The update runs on the compute lane: the ceiling is 1 / (t* + t_opt / M).
+    const double ceiling = 1 / (1 + sim.update / m);
+    const double efficiency = (results[1].ideal - results[0].ideal) / (results[1].seconds - results[0].seconds);
+    EXPECT_GE(efficiency, 0.97 * ceiling) << "P=" << p << " N=" << windows[0] << " M=" << m << " J=" << j;
+    EXPECT_LE(efficiency, 1.001);
+  }
 }
 
 TEST(SimPipeline, LagHistogram_HasOnlyTheTwoLagsOfTheRule) {

@@ -1,5 +1,6 @@
 #include "tests/support/sim_pipeline.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -38,7 +39,39 @@ struct Buffer {
   enum Kind { kFree, kWeights, kGradient } kind = kFree;
   uint64_t index = 0;  // version or step
   uint32_t added = 0;  // microbatches in a gradient sum
+  uint64_t value = 0;  // hash of what went into it
 };
+
+uint64_t Mix(uint64_t a, uint64_t b) {
+  const auto words = Philox4x32({static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
+                                 static_cast<uint32_t>(b >> 32)},
+                                {1, 2});
+  return words[0] | uint64_t{words[1]} << 32;
+}
+
+uint64_t InitialWeights(uint32_t stage) { return Mix(stage, 1); }
+uint64_t AddGradient(uint64_t sum, uint64_t n, uint64_t weights) { return Mix(sum, Mix(n, weights)); }
+uint64_t UpdatedWeights(uint64_t weights, uint64_t gradient, double clip) {
+  return Mix(Mix(weights, gradient), static_cast<uint64_t>(clip * 1e15));
+}
+
+double NormOf(const SimCase& sim_case, uint64_t step, uint32_t stage) {
+  if (sim_case.nan.count({step, stage}) != 0) return std::numeric_limits<double>::quiet_NaN();
+  return 0.1 * static_cast<double>(step % 7 + 1) + 0.01 * stage;
+}
+
+// The sum and formula of clipping, written out once more; -1: skipped.
+double ExpectedClip(const SimCase& sim_case, uint64_t step, uint32_t stage) {
+  const StageCoreConfig& config = sim_case.stages[stage];
+  const size_t p = sim_case.stages.size();
+  double sum = 0;
+  const bool alone = config.clip_scope == ClipScope::kStage;
+  for (uint32_t i = alone ? stage : 0; i < (alone ? stage + 1 : p); ++i) sum += NormOf(sim_case, step, i);
+  if (!std::isfinite(sum)) return -1;
+  if (config.clip_scope == ClipScope::kNone) return 1;
+  const double limit = alone ? config.clip_norm / std::sqrt(static_cast<double>(p)) : config.clip_norm;
+  return std::min(1.0, limit / (std::sqrt(sum) + 1e-6));
+}
 
 struct Stage {
   explicit Stage(const StageCoreConfig& core_config) : config(core_config), core(core_config) {}
@@ -46,8 +79,8 @@ struct Stage {
   StageCore core;
   std::vector<Buffer> buffers;
   std::optional<StageEffect> running;
-  uint64_t forward_done = 0, backward_done = 0;     // sequences
-  std::map<uint64_t, std::set<uint64_t>> captured;  // checkpoint step -> versions
+  uint64_t forward_done = 0, backward_done = 0;               // sequences
+  std::map<uint64_t, std::map<uint64_t, uint64_t>> captured;  // checkpoint step -> version -> hash
   std::vector<double> clips;
   std::vector<uint64_t> checkpoints;
   std::optional<uint64_t> finished;
@@ -61,7 +94,11 @@ class Simulation {
       Stage& stage = stages_.emplace_back(config);
       const uint64_t oldest = config.rule.VersionOf(config.first_step * config.rule.microbatches_per_step());
       stage.buffers.resize(config.rule.MaxLag() + 2);
-      for (uint64_t v = oldest; v <= config.first_step; ++v) stage.buffers[v - oldest] = {Buffer::kWeights, v, 0};
+      for (uint64_t v = oldest; v <= config.first_step; ++v) {
+        const bool resumed = !case_.resumed_from.empty();
+        const uint64_t value = resumed ? case_.resumed_from[config.stage].at(v) : InitialWeights(config.stage);
+        stage.buffers[v - oldest] = {Buffer::kWeights, v, 0, value};
+      }
       stage.forward_done = stage.backward_done = config.order.FirstSequenceAfter(config.first_step);
     }
     for (size_t boundary = 0; boundary + 1 < p; ++boundary) {
@@ -120,7 +157,7 @@ class Simulation {
         const StageEffect done = std::move(*stage.running);
         stage.running.reset();
         std::vector<double> norms;
-        if (const auto* run = std::get_if<RunNorms>(&done)) norms = {NormOf(run->step, event.stage)};
+        if (const auto* run = std::get_if<RunNorms>(&done)) norms = {NormOf(case_, run->step, event.stage)};
         if (const auto* update = std::get_if<RunUpdate>(&done)) FinishUpdate(event.stage, *update);
         return Apply(event.stage, stage.core.OnComputeDone(std::move(norms)));
       }
@@ -133,23 +170,6 @@ class Simulation {
     if (auto* m = std::get_if<SendNorms>(&message)) return core.OnNorms(m->step, std::move(m->norms));
     if (auto* m = std::get_if<SendScalar>(&message)) return core.OnScalar(m->step, m->clip, m->square_sum, m->skip);
     return core.OnStop(std::get<SendStop>(message).end_step);
-  }
-
-  double NormOf(uint64_t step, uint32_t stage) const {
-    if (case_.nan.count({step, stage}) != 0) return std::numeric_limits<double>::quiet_NaN();
-    return 0.1 * static_cast<double>(step % 7 + 1) + 0.01 * stage;
-  }
-
-  // The same sum and formula, from the outside.
-  double ExpectedClip(uint64_t step, uint32_t stage) const {
-    const StageCoreConfig& config = case_.stages[stage];
-    double sum = 0;
-    const bool alone = config.clip_scope == ClipScope::kStage;
-    for (uint32_t i = alone ? stage : 0; i < (alone ? stage + 1 : stages_.size()); ++i) sum += NormOf(step, i);
-    if (!std::isfinite(sum)) return -1;
-    if (config.clip_scope == ClipScope::kNone) return 1;
-    const double limit = alone ? config.clip_norm / std::sqrt(static_cast<double>(stages_.size())) : config.clip_norm;
-    return std::min(1.0, limit / (std::sqrt(sum) + 1e-6));
   }
 
   void Apply(uint32_t i, StageEffects effects) {
@@ -208,7 +228,7 @@ class Simulation {
     } else if (const auto* capture = std::get_if<RunCapture>(&effect)) {
       for (const auto& [version, buffer] : capture->version_and_buffer) {
         CheckWeights(i, version, buffer);
-        stage.captured[capture->checkpoint_step].insert(version);
+        stage.captured[capture->checkpoint_step][version] = stage.buffers[buffer].value;
       }
     } else {
       FinishCapture(i, std::get<RunFinishCapture>(effect).checkpoint_step);
@@ -261,28 +281,33 @@ class Simulation {
                         (sum.kind == Buffer::kWeights && sum.index < stage.config.rule.VersionOf(item.n) &&
                          sum.index != stage.core.newest_version());
       Require(dead, i, absl::StrCat("buffer ", gradient, " is overwritten while it is needed"));
-      sum = {Buffer::kGradient, item.n / M(stage), 0};
+      sum = {Buffer::kGradient, item.n / M(stage), 0, 0};
     }
     Require(sum.kind == Buffer::kGradient && sum.index == item.n / M(stage) && sum.added == item.n % M(stage), i,
             absl::StrCat("gradient of microbatch ", item.n, " goes into the wrong sum"));
     ++sum.added;
+    sum.value = AddGradient(sum.value, item.n, stage.buffers[weights].value);
   }
 
   void FinishUpdate(uint32_t i, const RunUpdate& update) {
     Stage& stage = stages_[i];
     const double clip = update.skip ? -1 : update.clip;
-    Require(clip == ExpectedClip(update.step, i), i, absl::StrCat("clip of step ", update.step, " is ", clip));
+    Require(clip == ExpectedClip(case_, update.step, i), i, absl::StrCat("clip of step ", update.step, " is ", clip));
     stage.clips.push_back(clip);
-    stage.buffers[update.gradient_buffer] = {Buffer::kWeights, update.step + 1, 0};
-    for (const uint64_t step : update.capture_for) stage.captured[step].insert(update.step + 1);
+    const uint64_t old = stage.buffers[update.weights_buffer].value;
+    Buffer& updated = stage.buffers[update.gradient_buffer];
+    updated = {Buffer::kWeights, update.step + 1, 0,
+               update.skip ? old : UpdatedWeights(old, updated.value, update.clip)};
+    for (const uint64_t step : update.capture_for) stage.captured[step][update.step + 1] = updated.value;
   }
 
   void FinishCapture(uint32_t i, uint64_t step) {
     Stage& stage = stages_[i];
     Require(stage.core.newest_version() == step, i, absl::StrCat("checkpoint ", step, " taken at another version"));
-    std::set<uint64_t> expected;
+    std::set<uint64_t> expected, captured;
     for (uint64_t v = stage.config.rule.VersionOf(step * M(stage)); v <= step; ++v) expected.insert(v);
-    Require(stage.captured[step] == expected, i, absl::StrCat("checkpoint ", step, " lacks a version"));
+    for (const auto& [version, value] : stage.captured[step]) captured.insert(version);
+    Require(captured == expected, i, absl::StrCat("checkpoint ", step, " lacks a version or has one too many"));
     stage.checkpoints.push_back(step);
   }
 
@@ -318,6 +343,9 @@ class Simulation {
   SimResult Conclude() {
     result_.clips = stages_[0].clips;
     result_.checkpoints = stages_[0].checkpoints;
+    for (const uint64_t step : result_.checkpoints) {
+      for (Stage& stage : stages_) result_.checkpoint_weights[step].push_back(stage.captured[step]);
+    }
     for (uint32_t i = 0; i < stages_.size() && result_.error.empty(); ++i) {
       const Stage& stage = stages_[i];
       if (!stage.finished) {
@@ -332,6 +360,13 @@ class Simulation {
       Require(stage.forward_done == stage.config.order.EndSequence(*stage.finished), i, "forwards are missing");
       Require(stage.core.newest_version() == *stage.finished, i, "updates are missing");
     }
+    double period = 0;
+    for (uint32_t i = 0; i < stages_.size(); ++i) {
+      period = std::max(period, case_.forward[i] + case_.backward[i]);
+      if (!last(i)) period = std::max(period, case_.serialisation[i]);
+    }
+    const StageCoreConfig& first = case_.stages[0];
+    result_.ideal = period * static_cast<double>(M(stages_[0]) * (result_.steps_done - first.first_step));
     return result_;
   }
 
@@ -349,5 +384,27 @@ class Simulation {
 }  // namespace
 
 SimResult RunSim(const SimCase& sim_case) { return Simulation(sim_case).Run(); }
+
+SimWeights SequentialWeights(const SimCase& sim_case, const std::vector<std::vector<JTableEntry>>& tables,
+                             uint64_t steps) {
+  SimWeights result(sim_case.stages.size());
+  for (uint32_t stage = 0; stage < result.size(); ++stage) {
+    std::map<uint64_t, uint64_t>& weights = result[stage];
+    weights[0] = InitialWeights(stage);
+    const uint64_t m = sim_case.stages[stage].rule.microbatches_per_step();
+    uint64_t version = 0;
+    for (uint64_t step = 0; step < steps; ++step) {
+      uint64_t j = 0, sum = 0;
+      for (const JTableEntry& entry : tables[stage]) j = entry.from_step <= step ? entry.j : j;
+      for (uint64_t n = step * m; n < (step + 1) * m; ++n) {
+        if (n >= j) version = std::max(version, (n - j) / m);
+        sum = AddGradient(sum, n, weights.at(version));
+      }
+      const double clip = ExpectedClip(sim_case, step, stage);
+      weights[step + 1] = clip < 0 ? weights[step] : UpdatedWeights(weights[step], sum, clip);
+    }
+  }
+  return result;
+}
 
 }  // namespace stagecoach
