@@ -61,12 +61,22 @@ PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured) 
   return problem;
 }
 
+// What workers compete for: the cores of a host on cpu, the device itself on a GPU, nothing when the executor is a
+// fake.
+StageCost EmptyStage(const WorkerDescription& worker, uint32_t threads) {
+  StageCost stage{worker.name, worker.host, worker.cores, 0, 0, 0};
+  if (worker.device.empty() || worker.device == "cpu") return stage;
+  stage.host = absl::StrCat(worker.host, "/", worker.device == "fake" ? worker.name : worker.device);
+  stage.cores = threads;  // one stage computes at a time: as if it used all of the device
+  return stage;
+}
+
 PipelineCosts MakeCosts(const RunSpec& spec, const Measurements& measured, const std::vector<uint32_t>& cuts) {
   PipelineCosts costs;
   costs.threads = spec.threads();
   for (size_t i = 0; i < measured.workers.size(); ++i) {
     const WorkerDescription& worker = measured.workers[i];
-    StageCost stage{worker.name, worker.host, worker.cores, 0, 0, 0};
+    StageCost stage = EmptyStage(worker, costs.threads);
     const uint32_t first = i == 0 ? 0 : cuts[i - 1], end = i < cuts.size() ? cuts[i] : NumUnits(spec.model());
     for (uint32_t unit = first; unit < end; ++unit) {
       const UnitTiming& timing = TimingOf(spec.model(), measured.probes.at(worker.name), unit);

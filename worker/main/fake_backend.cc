@@ -4,6 +4,7 @@ namespace stagecoach {
 
 ComputeBackend FakeBackend(const FakeCosts& costs_per_unit) {
   ComputeBackend backend;
+  backend.device = "fake";  // sleeps: the planner must not count it as load of the host's cores
   backend.create = [costs_per_unit](const ExecutorOptions& options) -> absl::StatusOr<std::unique_ptr<StageExecutor>> {
     const uint32_t units = options.config.end_unit(options.stage) - options.config.first_unit(options.stage);
     FakeCosts costs;

@@ -144,6 +144,20 @@ TEST(PlanBuilderTest, Resume_MayChangeTheCutsOnAnFp32WireOnly) {
   }
 }
 
+TEST(PlanBuilderTest, SharedCoresAndDevices_LimitTheRate) {
+  Measurements measured = Workers(2);
+  for (auto& worker : measured.workers) {
+    worker.host = "one";
+    worker.cores = 1;
+  }
+  for (const auto& [device, sharing] : std::map<std::string, bool>{{"cpu", true}, {"cuda:0", true}, {"fake", false}}) {
+    for (auto& worker : measured.workers) worker.device = device;
+    const auto built = BuildPlan(SomeInputs(), measured, 1);
+    ASSERT_TRUE(built.ok());
+    EXPECT_NEAR(built->plan.prediction().microbatch_seconds(), sharing ? 8 * 0.03 : 4 * 0.03, 1e-9) << device;
+  }
+}
+
 TEST(PlanBuilderTest, Cuts_AreNotBehindTailBlocks) {
   ModelSpec model = SomeInputs().spec.model();
   model.set_tail_layers(2);
