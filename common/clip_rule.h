@@ -1,4 +1,5 @@
-// The formula of gradient clipping, shared by the pipeline and the single-process oracle so that both use the same bits.
+// The formula of gradient clipping, shared by the pipeline and the single-process oracle so that both use the same
+// bits.
 //   c_t = min(1, clip / (sqrt(S) + 1e-6)),   S = sum of the squares of the averaged gradient; S not finite: the step is
 // skipped. Stage-wise clipping uses clip / sqrt(number of stages) at every stage.
 //

@@ -54,8 +54,9 @@ class CounterRng {
  private:
   // 64-bit seed and purpose into a 64-bit key through one Philox call, so that neighbouring seeds share nothing.
   static constexpr std::array<uint32_t, 2> MixKey(uint64_t seed, uint32_t purpose) {
-    const auto mixed = Philox4x32({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), purpose, 0x53544147u},
-                                  {0x434f4143u, 0x48525553u});
+    const auto mixed =
+        Philox4x32({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), purpose, 0x53544147u},
+                   {0x434f4143u, 0x48525553u});
     return {mixed[0], mixed[1]};
   }
   std::array<uint32_t, 2> key_;

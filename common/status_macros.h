@@ -6,9 +6,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define RETURN_IF_ERROR(expression)                       \
-  do {                                                    \
-    absl::Status status_macro_result = (expression);      \
+#define RETURN_IF_ERROR(expression)                            \
+  do {                                                         \
+    absl::Status status_macro_result = (expression);           \
     if (!status_macro_result.ok()) return status_macro_result; \
   } while (false)
 

@@ -60,13 +60,13 @@ struct RunConfig {
   int threads = 1;
   ModelConfig model;
   OptimizerConfig optimizer;
-  uint32_t microbatches = 1;                 // M
-  uint32_t sequences = 1, tokens = 2;        // B, T
+  uint32_t microbatches = 1;           // M
+  uint32_t sequences = 1, tokens = 2;  // B, T
   uint64_t total_steps = 1;
   std::vector<JTableEntry> j_table{{0, 0}};
-  std::vector<uint32_t> stage_delays;        // pipedream only: stage i uses J = stage_delays[i], M = 1
-  std::vector<uint32_t> cuts;                // ascending units
-  std::vector<WireFormat> codecs;            // one per cut
+  std::vector<uint32_t> stage_delays;  // pipedream only: stage i uses J = stage_delays[i], M = 1
+  std::vector<uint32_t> cuts;          // ascending units
+  std::vector<WireFormat> codecs;      // one per cut
   bool clip_per_stage = false, clip_none = false;
   double clip_norm = 1;
   uint64_t evaluation_every = 0;

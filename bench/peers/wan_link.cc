@@ -67,7 +67,8 @@ struct OneWay {
       const auto now = Clock::now();
       const auto start = std::max(now, link_free);
       if (start - now > kMaxQueue) continue;
-      link_free = start + std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(size) * 8e9 / bits_per_second));
+      link_free =
+          start + std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(size) * 8e9 / bits_per_second));
       queue.push_back({link_free + delay, std::vector<char>(buffer, buffer + size)});
     }
   }

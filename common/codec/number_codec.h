@@ -1,9 +1,9 @@
 // How rows of numbers are put on the wire: fp32, bf16, int8 in groups of 32. Plain functions on spans, no protobuf, so
 // that the oracle uses the very same ones.
 //
-// A frame is `rows` x `columns` fp32, row-major. int8: groups of 32 consecutive columns of ONE row (a short last group);
-// layout = all q bytes of the frame row-major, then all scales (bf16 little endian) row-major;
-// scale = absmax/127 rounded UP to bf16, q = x/scale, value = q*scale. A group of zeros has scale 0.
+// A frame is `rows` x `columns` fp32, row-major. int8: groups of 32 consecutive columns of ONE row (a short last
+// group); layout = all q bytes of the frame row-major, then all scales (bf16 little endian) row-major; scale =
+// absmax/127 rounded UP to bf16, q = x/scale, value = q*scale. A group of zeros has scale 0.
 //
 // Threading: pure functions.
 #pragma once

@@ -30,7 +30,7 @@
 namespace stagecoach {
 
 enum class StagePolicy { kAlternate, kForwardsFirst };  // kForwardsFirst needs J = 0 and window >= M
-enum class ClipScope { kGlobal, kStage, kNone };  // kNone: c_t = 1, the skip flag is still exact and global
+enum class ClipScope { kGlobal, kStage, kNone };        // kNone: c_t = 1, the skip flag is still exact and global
 
 struct StageCoreConfig {
   uint32_t stage = 0, num_stages = 1;

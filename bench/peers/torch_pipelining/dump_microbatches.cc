@@ -1,4 +1,5 @@
-// Writes the training microbatches of a run in Stagecoach's own data order, so that a peer trains on the very same tokens.
+// Writes the training microbatches of a run in Stagecoach's own data order, so that a peer trains on the very same
+// tokens.
 //
 //   dump_microbatches DATA OUTPUT SEED STEPS MICROBATCHES SEQUENCES TOKENS VALIDATION_FRACTION
 //
@@ -12,7 +13,8 @@
 
 int main(int argc, char** argv) {
   if (argc != 9) {
-    std::fprintf(stderr, "usage: dump_microbatches DATA OUTPUT SEED STEPS MICROBATCHES SEQUENCES TOKENS VALIDATION_FRACTION\n");
+    std::fprintf(stderr,
+                 "usage: dump_microbatches DATA OUTPUT SEED STEPS MICROBATCHES SEQUENCES TOKENS VALIDATION_FRACTION\n");
     return 64;
   }
   const uint64_t seed = std::strtoull(argv[3], nullptr, 10), steps = std::strtoull(argv[4], nullptr, 10);
@@ -28,7 +30,8 @@ int main(int argc, char** argv) {
   if (!split.ok() || out == nullptr) return 1;
   std::vector<int64_t> ids(size_t{sequences} * tokens), labels(ids.size());
   for (uint64_t n = 0; n < steps * microbatches; ++n) {
-    stagecoach::ReadMicrobatch(*data, seed, split->training, n, sequences, tokens, absl::MakeSpan(ids), absl::MakeSpan(labels));
+    stagecoach::ReadMicrobatch(*data, seed, split->training, n, sequences, tokens, absl::MakeSpan(ids),
+                               absl::MakeSpan(labels));
     for (uint32_t b = 0; b < sequences; ++b) {
       std::vector<uint16_t> row(ids.begin() + b * tokens, ids.begin() + (b + 1) * tokens);
       row.push_back(static_cast<uint16_t>(labels[(b + 1) * tokens - 1]));
