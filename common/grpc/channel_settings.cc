@@ -4,6 +4,7 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <malloc.h>
 
 #include <utility>
 
@@ -28,11 +29,23 @@ int MaxMessageBytes(ChannelKind kind) {
   return static_cast<int>(kind == ChannelKind::kControl ? kMaxControlMessageBytes : kMaxDataMessageBytes);
 }
 
+// gRPC takes and frees a megabyte for every chunk. With glibc's defaults that memory goes back to the kernel each time
+// and comes again as zeroed pages, which costs a third of all CPU time of a stream (bench/link: 1.8 against 1.1 s/GB).
+void KeepFreedMemory() {
+  static const bool kDone = [] {
+    mallopt(M_MMAP_THRESHOLD, 4 << 20);   // a chunk and its header are below; tensors above are mapped as before
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);  // what an idle process may keep
+    return true;
+  }();
+  static_cast<void>(kDone);
+}
+
 int KeepaliveMs(ChannelKind kind) { return kind == ChannelKind::kControl ? kControlKeepaliveMs : kDataKeepaliveMs; }
 
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind) {
+  if (kind == ChannelKind::kData) KeepFreedMemory();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, KeepaliveMs(kind));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -53,6 +66,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKi
 }
 
 void ApplyServerSettings(grpc::ServerBuilder* builder, ChannelKind kind, size_t quota_bytes) {
+  if (kind == ChannelKind::kData) KeepFreedMemory();
   builder->SetMaxReceiveMessageSize(MaxMessageBytes(kind));
   builder->SetMaxSendMessageSize(MaxMessageBytes(kind));
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, KeepaliveMs(kind));
