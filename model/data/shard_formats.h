@@ -29,7 +29,7 @@ class MappedTokens {
   ~MappedTokens();
 
   TokenFileFormat format() const { return format_; }
-  // Not aligned in general: 16-bit loads only, which is what Span<const uint16_t> does on the supported machines.
+  // Valid as long as this object. Both formats start at an even offset of the mapping.
   absl::Span<const uint16_t> tokens() const { return tokens_; }
 
  private:
