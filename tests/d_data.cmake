@@ -15,3 +15,13 @@ if(WITH_TORCH)
                   DEPS sc_run_loading sc_model sc_model_data sc_checkpoint process_harness nlohmann_json::nlohmann_json
                   LABELS e2e PROGRAMS stagecoach-model)
 endif()
+# Against the reference implementation in Python; skipped, visibly, where PyPI cannot be reached.
+add_executable(safetensors_exchange EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/conformance/safetensors_exchange.cc)
+target_link_libraries(safetensors_exchange PRIVATE sc_checkpoint)
+set_target_properties(safetensors_exchange PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(checks safetensors_exchange)
+add_test(NAME conformance_safetensors_python
+         COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tests/conformance/safetensors_python.py
+                 $<TARGET_FILE:safetensors_exchange> ${CMAKE_CURRENT_BINARY_DIR}/safetensors_python)
+set_tests_properties(conformance_safetensors_python PROPERTIES LABELS conformance TIMEOUT 300 SKIP_RETURN_CODE 77)
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/safetensors_python)
