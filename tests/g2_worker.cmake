@@ -14,3 +14,14 @@ stagecoach_test(integration_worker
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/worker_control_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/integration/worker_pipeline_test.cc
                 DEPS scripted_fleet sc_fake_reference LABELS integration TIMEOUT 180)
+
+# End to end: the built programs, as a user runs them.
+if(WITH_TORCH)
+  foreach(name train_oracle train_faults)
+    stagecoach_test(e2e_${name}
+                    SOURCES ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.cc ${CMAKE_SOURCE_DIR}/tests/e2e/train_run.cc
+                    DEPS process_harness nlohmann_json::nlohmann_json LABELS e2e TIMEOUT 600
+                    PROGRAMS stagecoach stagecoach-coordinator stagecoach-worker stagecoach-model)
+    set_tests_properties(e2e_${name} PROPERTIES RUN_SERIAL ON)
+  endforeach()
+endif()
