@@ -40,7 +40,8 @@ void RunDriver::OnWorkersChanged() {
   ++revision_;
   const std::vector<std::string> free = around_.free_workers();
   Perform(machine_.OnFreeWorkers(around_.loop->Now(), free));
-  if (machine_.members().empty() || machine_.members().size() >= std::min<size_t>(free.size(), 2)) return;
+  const size_t wanted = request_.workers() == 0 ? free.size() : request_.workers();
+  if (machine_.members().empty() || wanted <= limits_.max_stages) return;
   inputs_->notes.push_back(
       absl::StrCat("the model can be cut into ", limits_.max_stages, " stages at most: the other workers stay free"));
 }
