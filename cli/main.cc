@@ -1,5 +1,6 @@
 // stagecoach: the user's tool. Parses the command line and runs one command; exit statuses: exit_code.h.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -94,6 +95,14 @@ int Main(int argc, char** argv) {
       return static_cast<int>(kExitOk);
     };
   });
+  // CLI11 would only say that a subcommand is required.
+  const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(subcommands.begin(), subcommands.end(), [&](const CLI::App* sub) {
+        return sub->get_name() == argv[1];
+      })) {
+    std::fprintf(stderr, "stagecoach: unknown command '%s'; stagecoach --help lists them\n", argv[1]);
+    return kExitUsage;
+  }
   try {  // CLI11 reports by exceptions; its own statuses (105, 106, ...) mean nothing to a shell
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -43,8 +43,8 @@ std::string ProgressLine(const RunHistory& history) {
   const RunStatus& status = history.latest();
   const std::string state = StateName(status.state());
   if (history.empty()) return "submitted";
-  if (history.steps().empty() && !history.ended()) {
-    return status.detail().empty() ? state : absl::StrCat(state, ": ", status.detail());
+  if (history.steps().empty()) {  // an error is shown once, at the end
+    return status.detail().empty() || history.ended() ? state : absl::StrCat(state, ": ", status.detail());
   }
   const uint64_t total = status.record().spec().schedule().steps();
   std::string line = absl::StrFormat("step %d/%d", status.steps_done(), total);

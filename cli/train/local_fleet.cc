@@ -77,7 +77,8 @@ absl::StatusOr<std::string> LocalFleet::WaitForFile(const std::string& path) {
 
 absl::Status LocalFleet::StartCoordinator() {
   RETURN_IF_ERROR(Spawn("coordinator", "stagecoach-coordinator",
-                        {"--listen", "127.0.0.1:0", "--port-file", PortFile("coordinator")}));
+                        {"--listen", "127.0.0.1:0", "--port-file", PortFile("coordinator"), "--state-dir",
+                         options_.run_dir + "/coordinator"}));
   ASSIGN_OR_RETURN(const std::string port, WaitForFile(PortFile("coordinator")));
   coordinator_address_ = absl::StrContains(port, ':') ? port : "127.0.0.1:" + port;
   return absl::OkStatus();
