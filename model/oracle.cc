@@ -1,5 +1,6 @@
 #include "model/oracle.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>

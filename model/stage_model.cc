@@ -1,5 +1,7 @@
 #include "model/stage_model.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>

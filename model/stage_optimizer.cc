@@ -1,5 +1,7 @@
 #include "model/stage_optimizer.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>

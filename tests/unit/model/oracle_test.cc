@@ -325,7 +325,7 @@ TEST(Oracle, Learning_LossFallsTowardsTheNoise) {
 TEST(Oracle, Int8Wire_CostsAtMostATenthOfAPercent) {
   double fp32 = 0, int8 = 0;
   for (uint64_t seed = 1; seed <= 3; ++seed) {
-    const RunConfig config = LearningRun(seed, OptimizerKind::kAdamW, 100);
+    const RunConfig config = LearningRun(seed, OptimizerKind::kAdamW, 60);
     fp32 += Train(config).evaluations.back().loss;
     int8 += Train(WithCuts(config, config.cuts, WireFormat::kInt8)).evaluations.back().loss;
   }
