@@ -95,7 +95,7 @@ void PrintSample(const std::string& run_dir) {
 }
 
 // `followed`: how FollowRun ended.
-int ExitOf(const absl::Status& followed, const RunHistory& history) {
+int ExitOf(const absl::Status& followed, const std::string& run_dir, const RunHistory& history) {
   const RunStatus& status = history.latest();
   if (!followed.ok()) {
     const std::string kept = status.checkpoint_dir().empty()
@@ -104,11 +104,13 @@ int ExitOf(const absl::Status& followed, const RunHistory& history) {
     return Complain(absl::Status(followed.code(), absl::StrCat(followed.message(), "; ", kept)), kExitFailed);
   }
   if (status.state() == RUN_STATE_FAILED) {
-    return Complain(absl::AbortedError(absl::StrCat("the run failed: ", status.detail())), kExitFailed);
+    return Complain(absl::AbortedError(absl::StrCat("the run failed: ", status.detail(),
+                                                    "; the logs of all processes are in ", run_dir, "/logs")),
+                    kExitFailed);
   }
   if (status.state() == RUN_STATE_STOPPED) {
     std::fprintf(stderr, "stopped after step %llu; `stagecoach train --resume --run-dir %s` goes on\n",
-                 static_cast<unsigned long long>(status.steps_done()), status.record().spec().run_dir().c_str());
+                 static_cast<unsigned long long>(status.steps_done()), run_dir.c_str());
   }
   return kExitOk;
 }
@@ -154,7 +156,7 @@ int RunTrain(const TrainOptions& options) {
   }
   (*fleet)->Stop(kFleetGrace);
   if (!history.empty() && history.latest().steps_done() > 0) Report(options, run_dir, history);
-  const int exit_code = ExitOf(followed, history);
+  const int exit_code = ExitOf(followed, run_dir, history);
   const bool finished = followed.ok() && history.latest().state() == RUN_STATE_FINISHED;
   if (finished && !options.no_sample && options.executor == "torch") PrintSample(run_dir);
   return exit_code;
