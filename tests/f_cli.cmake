@@ -19,3 +19,11 @@ stagecoach_test(integration_cli
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/cli_process_test.cc
                 DEPS process_harness LABELS integration TIMEOUT 120 PROGRAMS stagecoach parent_of_sleeper)
 set_property(TEST integration_cli APPEND PROPERTY ENVIRONMENT "STAGECOACH_TESTS=${CMAKE_BINARY_DIR}/tests")
+
+if(WITH_TORCH)
+  stagecoach_test(e2e_train_command
+                  SOURCES ${CMAKE_SOURCE_DIR}/tests/e2e/train_command_test.cc
+                  DEPS process_harness nlohmann_json::nlohmann_json LABELS e2e TIMEOUT 300
+                  PROGRAMS stagecoach stagecoach-coordinator stagecoach-worker stagecoach-model)
+  set_tests_properties(e2e_train_command PROPERTIES RUN_SERIAL ON)
+endif()
