@@ -75,8 +75,6 @@ if [ ! -f build/build.ninja ]; then
   mkdir -p build
   cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log >&2; exit 70; }
 fi
-# Nothing but errors when there is nothing to do; progress when there is.
-target=(); [ -z "$tests" ] || target=(all checks)
-if ninja -C build -n "${target[@]}" 2>/dev/null | grep -q 'no work to do'; then exit 0; fi
-echo "setup: building (the first time takes minutes)" >&2
-if [ -n "$tests" ]; then cmake --build --preset checks >&2; else cmake --build --preset release >&2; fi
+preset=release
+[ -z "$tests" ] || preset=checks
+cmake --build --preset "$preset" >&2
