@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/durable_file.h"
+#include "common/log.h"
 #include "coordinator/service/coordinator_server.h"
 
 namespace stagecoach {
@@ -79,8 +80,8 @@ int Coordinate(const Flags& flags, const sigset_t& signals) {
                                        "nor authenticated; use a private network and add --insecure, or a tunnel")),
                       kExitConfiguration);
     }
-    fprintf(stderr, "node=coordinator event=INSECURE listen=%s reason=\"anyone who can connect may use the workers\"\n",
-            flags.listen.c_str());
+    Log(LogLevel::kWarning, "coordinator", "insecure",
+        {{"listen", flags.listen}, {"reason", "anyone who can connect may use the workers"}});
   }
   CoordinatorOptions options;
   options.listen = flags.listen;
@@ -89,7 +90,8 @@ int Coordinate(const Flags& flags, const sigset_t& signals) {
   if (!server.ok()) return Complain(server.status(), ExitCodeOf(server.status()));
   const absl::Status written = WritePort(flags.port_file, (*server)->port());
   if (!written.ok()) return Complain(written, kExitConfiguration);
-  fprintf(stderr, "node=coordinator event=started port=%d state_dir=%s\n", (*server)->port(), flags.state_dir.c_str());
+  Log(LogLevel::kInfo, "coordinator", "started",
+      {{"port", std::to_string((*server)->port())}, {"state_dir", flags.state_dir}});
   WaitForEnd(flags, signals, server->get());
   (*server)->Shutdown();
   return 0;

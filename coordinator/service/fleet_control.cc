@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "coordinator/service/wire_checks.h"
 
@@ -15,9 +15,7 @@ constexpr size_t kMaxRuns = 16;      // 07 section 3; ended ones make room
 constexpr size_t kMaxWatchers = 64;  // each holds a stream and is sent up to 4 statuses a second
 
 void Log(absl::string_view event, absl::string_view worker, absl::string_view reason) {
-  // Peer text is escaped and cut: it must not forge lines.
-  fprintf(stderr, "node=coordinator event=%s worker=%s reason=\"%s\"\n", std::string(event).c_str(),
-          std::string(worker).c_str(), absl::CEscape(reason.substr(0, 200)).c_str());
+  Log(LogLevel::kInfo, "coordinator", event, {{"worker", std::string(worker)}, {"reason", std::string(reason)}});
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "common/durable_file.h"
 #include "common/grpc/channel_settings.h"
 #include "common/grpc/poller_tick.h"
+#include "common/log.h"
 #include "worker/control/grpc_control_stream.h"
 #include "worker/link/grpc_link.h"
 #include "worker/link/link_probe.h"
@@ -117,8 +118,10 @@ int Work(const WorkerFlags& flags, const sigset_t& signals) {
   options.links = links->get();
   options.probe_link = Probe;
   options.rejections = [factory = links->get()] { return factory->rejections(); };
-  fprintf(stderr, "node=%s event=started address=%s device=%s coordinator=%s\n", options.name.c_str(),
-          options.advertised_address.c_str(), options.backend.device.c_str(), flags.coordinator.c_str());
+  Log(LogLevel::kInfo, options.name, "started",
+      {{"address", options.advertised_address},
+       {"device", options.backend.device},
+       {"coordinator", flags.coordinator}});
   const absl::Status result = node.Run(std::move(options));
   running = nullptr;
   (*links)->Shutdown();

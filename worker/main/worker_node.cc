@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "model/record_reader.h"
 #include "worker/main/host_facts.h"
@@ -284,8 +285,8 @@ void WorkerNode::ReportFailure(uint64_t epoch, const absl::Status& status, const
 
 void WorkerNode::Release(const std::string& reason) {
   if (!stage_) return;
-  fprintf(stderr, "node=%s epoch=%llu event=stage_released reason=\"%s\"\n", options_.name.c_str(),
-          static_cast<unsigned long long>(stage_->epoch()), reason.c_str());
+  Log(LogLevel::kInfo, options_.name, "stage_released",
+      {{"epoch", absl::StrCat(stage_->epoch())}, {"reason", std::string(reason)}});
   const std::shared_ptr<StageRunner> stage = std::exchange(stage_, nullptr);
   stage->Close();
 }
