@@ -47,7 +47,8 @@ void AddSubmit(CLI::App* app, Command* command, SubmitOptions* options) {
   submit->add_option("--stop-after", options->stop_after, "end with a checkpoint when this many steps are done");
   submit->add_flag("--resume", options->resume, "go on from the newest checkpoint in the spec's run_dir");
   submit->add_option("--like", options->like, "run folder to take the arithmetic from");
-  submit->add_flag("--watch", options->watch, "show progress until the run ends");
+  CLI::Option* watch = submit->add_flag("--watch", options->watch, "show progress until the run ends");
+  submit->add_option("--report", options->report, "write the report to this file (JSON)")->needs(watch);
   submit->callback([=] { *command = [options] { return RunSubmit(*options); }; });
 }
 

@@ -34,7 +34,7 @@ absl::StatusOr<RunSpec> ReadValidSpec(const std::string& path) {
   return spec;
 }
 
-int Watch(CoordinatorClient* client, const std::string& run) {
+int Watch(CoordinatorClient* client, const std::string& run, const std::string& report_file) {
   InstallInterruptHandler();
   RunHistory history;
   ProgressPrinter printer(stderr, isatty(STDERR_FILENO) != 0);
@@ -45,9 +45,12 @@ int Watch(CoordinatorClient* client, const std::string& run) {
     return kExitOk;
   }
   if (!followed.ok()) return Complain("submit", followed);
-  std::fputs(
-      FormatRunReport(MakeRunReport(history, {history.latest().record().spec().run_dir(), "as they are", {}})).c_str(),
-      stdout);
+  const auto report = MakeRunReport(history, {history.latest().record().spec().run_dir(), "as they are", {}});
+  std::fputs(FormatRunReport(report).c_str(), stdout);
+  if (!report_file.empty()) {
+    const absl::Status written = WriteJsonFile(report_file, report);
+    if (!written.ok()) return Complain("submit", written);
+  }
   if (history.latest().state() != RUN_STATE_FAILED) return kExitOk;
   return Complain("submit", absl::AbortedError(absl::StrCat("the run failed: ", history.latest().detail())));
 }
@@ -84,7 +87,7 @@ int RunSubmit(const SubmitOptions& options) {
   if (!run.ok()) return Complain("submit", run.status());
   std::printf("%s\n", run->c_str());
   std::fflush(stdout);
-  return options.watch ? Watch(&client, *run) : kExitOk;
+  return options.watch ? Watch(&client, *run, options.report) : kExitOk;
 }
 
 int RunStatusCommand(const StatusOptions& options) {

@@ -16,6 +16,7 @@ struct SubmitOptions {
   bool resume = false;
   std::string like;
   bool watch = false;
+  std::string report;  // with watch: write the report to this file too
 };
 int RunSubmit(const SubmitOptions& options);
 
