@@ -1,4 +1,4 @@
-// Exit statuses of every command (docs/configuration.md lists them), and how an error becomes one.
+// Exit statuses of every command (docs/command-line.md), and how an error becomes one.
 //
 // Threading: pure.
 #pragma once

@@ -19,7 +19,7 @@ struct ReportContext {
   std::vector<double> losses;  // of the whole schedule (from the checkpoint); empty: those that were watched
 };
 
-// Every key of docs/configuration.md, "The report".
+// Every key of docs/command-line.md.
 nlohmann::ordered_json MakeRunReport(const RunHistory& history, const ReportContext& context);
 
 // A page for people. `report` is what MakeRunReport returned.
