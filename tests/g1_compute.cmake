@@ -16,6 +16,7 @@ if(WITH_TORCH)
   stagecoach_test(oracle_pipeline
                   SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/model/torch_test_main.cc
                           ${CMAKE_SOURCE_DIR}/tests/integration/stage_in_process_oracle_test.cc
+                          ${CMAKE_SOURCE_DIR}/tests/unit/worker/compute/torch_probe_test.cc
                           ${CMAKE_SOURCE_DIR}/tests/support/local_pipeline.cc
                           ${CMAKE_SOURCE_DIR}/worker/main/stage_compute.cc
                   DEPS sc_worker_torch sc_worker_domain LABELS integration torch TIMEOUT 600)
