@@ -122,8 +122,12 @@ FrameAssembler::Outcome GrpcReceiveCall::HandleFrame() {
 }
 
 void GrpcReceiveCall::AfterFrame(FrameAssembler::Outcome outcome) {
-  if (finish_wanted_) return;
   const FrameAssembler& assembler = receiver_->assembler;
+  if (finish_wanted_) {
+    // Cancelled while this message was being read, so OnCancel could not know that it opened a frame.
+    if (cancelled_ && !in_the_middle_ && assembler.in_the_middle()) set_->rejects.Add(RejectReason::kTruncated);
+    return;
+  }
   in_the_middle_ = assembler.in_the_middle();
   switch (outcome) {
     case FrameAssembler::Outcome::kRefused:
@@ -304,6 +308,7 @@ void GrpcReceiveCall::Tick(MonoTime now, bool we_slept) {
 void GrpcReceiveCall::OnCancel() noexcept {
   std::lock_guard<std::mutex> lock(gate_->mutex);
   if (finish_wanted_) return;
+  cancelled_ = true;
   if (in_the_middle_) set_->rejects.Add(RejectReason::kTruncated);
   NotifyClosed(absl::UnavailableError("the sender went away"));
   FinishWith(absl::CancelledError("cancelled by the sender"));

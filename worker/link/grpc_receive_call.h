@@ -76,6 +76,7 @@ class GrpcReceiveCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, g
   bool reading_paused_ = false, message_waits_ = false;
   bool closed_notified_ = false;
   bool in_the_middle_ = false;  // of a frame
+  bool cancelled_ = false;      // by the sender, or its connection is gone
   uint32_t frames_since_ack_ = 0;
   bool answer_accepted_ = false;  // the next acknowledgement is the answer to Hello
   MonoTime opened_{}, last_heard_{}, last_ack_{}, finish_since_{};
