@@ -45,6 +45,7 @@ class TrainRun {
   // Started in the background.
   std::unique_ptr<RunningProgram> Start(int workers, std::vector<std::string> more = {}) const;
   nlohmann::json Report() const;
+  // Of the steps that the report has, or of the whole schedule when it has ended.
   nlohmann::json Oracle() const;
   const std::string& dir() const { return dir_; }
 
@@ -52,7 +53,8 @@ class TrainRun {
   std::string dir_, config_, report_;
 };
 
-// Weights, losses and evaluations of the two reports are the same bits.
+// Weights, losses and evaluations of the two reports are the same bits. A run that was resumed reports the evaluations
+// of its last life only.
 void ExpectSameBits(const nlohmann::json& report, const nlohmann::json& reference);
 
 }  // namespace stagecoach::testing
