@@ -1,4 +1,4 @@
-// The data of a run before it starts: text becomes token shards, and the bigram model's loss gives a mark to beat.
+// The data of a run before it starts: text becomes token shards.
 //
 // Threading: one thread. Errors: NOT_FOUND, INVALID_ARGUMENT (data), RESOURCE_EXHAUSTED (disk).
 #pragma once
@@ -15,8 +15,5 @@ bool IsPreparedData(const std::string& path);
 
 // Prepares text into run_dir/data and points spec->data.path there; leaves prepared data alone.
 absl::Status PrepareRunData(RunSpec* spec);
-
-// Nats per token on the run's evaluation windows; 0 without evaluation.
-absl::StatusOr<double> RunBigramLoss(const RunSpec& spec);
 
 }  // namespace stagecoach

@@ -32,7 +32,7 @@ int Complain(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-SubmitRequest RequestOf(const TrainOptions& options, const RunSpec& spec, double bigram_loss) {
+SubmitRequest RequestOf(const TrainOptions& options, const RunSpec& spec) {
   SubmitRequest request;
   *request.mutable_spec() = spec;
   request.set_workers(options.workers);
@@ -41,7 +41,6 @@ SubmitRequest RequestOf(const TrainOptions& options, const RunSpec& spec, double
   if (!options.like.empty()) {
     request.set_like_run_dir(std::filesystem::absolute(options.like).lexically_normal().string());
   }
-  request.set_bigram_loss(bigram_loss);
   return request;
 }
 
@@ -115,7 +114,7 @@ int ExitOf(const absl::Status& followed, const std::string& run_dir, const RunHi
   return kExitOk;
 }
 
-absl::StatusOr<RunSpec> Prepare(const TrainOptions& options, double* bigram_loss) {
+absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
   ASSIGN_OR_RETURN(RunSpec spec, BuildRunSpec(options));
   if (options.links != "none") RETURN_IF_ERROR(ParseLinkProfile(options.links).status());
   std::error_code error;
@@ -124,7 +123,6 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options, double* bigram_loss
     return absl::InvalidArgumentError(absl::StrCat("--run-dir: cannot make ", spec.run_dir(), ": ", error.message()));
   }
   RETURN_IF_ERROR(PrepareRunData(&spec));
-  ASSIGN_OR_RETURN(*bigram_loss, RunBigramLoss(spec));
   return spec;
 }
 
@@ -132,8 +130,7 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options, double* bigram_loss
 
 int RunTrain(const TrainOptions& options) {
   InstallInterruptHandler();
-  double bigram_loss = 0;
-  const absl::StatusOr<RunSpec> spec = Prepare(options, &bigram_loss);
+  const absl::StatusOr<RunSpec> spec = Prepare(options);
   if (!spec.ok())
     return Complain(spec.status(), absl::IsNotFound(spec.status()) ? kExitUsage : ExitCodeOf(spec.status()));
   const std::string run_dir = spec->run_dir();
@@ -147,7 +144,7 @@ int RunTrain(const TrainOptions& options) {
   absl::Status followed;
   {
     CoordinatorClient client((*fleet)->coordinator_address());
-    const absl::StatusOr<std::string> run = client.Submit(RequestOf(options, *spec, bigram_loss));
+    const absl::StatusOr<std::string> run = client.Submit(RequestOf(options, *spec));
     if (!run.ok()) return Complain(run.status(), ExitCodeOf(run.status()));
     ProgressPrinter printer(stderr, isatty(STDERR_FILENO) != 0);
     const FollowOptions follow{*run, [&] { return (*fleet)->CheckAlive(); }, /*interrupt_stops_run=*/true};

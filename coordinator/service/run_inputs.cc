@@ -9,7 +9,9 @@
 namespace stagecoach {
 namespace {
 
-absl::Status OpenData(const DataSpec& data, const ScheduleSpec& schedule, RunInputs* inputs) {
+absl::Status OpenData(const RunSpec& spec, RunInputs* inputs) {
+  const DataSpec& data = spec.data();
+  const ScheduleSpec& schedule = spec.schedule();
   auto dataset = TokenDataset::Open(data.path(), /*verify=*/false);
   if (!dataset.ok()) {
     return absl::Status(dataset.status().code(), absl::StrCat("data.path: ", dataset.status().message()));
@@ -29,6 +31,11 @@ absl::Status OpenData(const DataSpec& data, const ScheduleSpec& schedule, RunInp
   }
   inputs->training_windows = split->training;
   inputs->evaluation_windows = split->evaluation;
+  // Seconds for hundreds of millions of tokens; an earlier run has done it.
+  if (!inputs->earlier && spec.evaluation().microbatches() > 0) {
+    inputs->bigram_loss = BigramLoss(*dataset, *split, schedule.sequences(), schedule.sequence_tokens(),
+                                     spec.evaluation().microbatches());
+  }
   return absl::OkStatus();
 }
 
@@ -70,7 +77,6 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
   RunInputs inputs;
   inputs.spec = request.spec();
   inputs.stop_after = request.stop_after();
-  inputs.bigram_loss = request.bigram_loss();
   FillDefaults(&inputs.spec, 0);
   const RunSpec wanted = inputs.spec;
   if (request.resume()) {
@@ -92,7 +98,7 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
     inputs.earlier = *std::move(record);
   }
   if (inputs.earlier) AdoptRecord(wanted, &inputs);
-  RETURN_IF_ERROR(OpenData(inputs.spec.data(), inputs.spec.schedule(), &inputs));
+  RETURN_IF_ERROR(OpenData(inputs.spec, &inputs));
   FillDefaults(&inputs.spec, inputs.vocabulary);
   if (inputs.spec.model().vocabulary() < inputs.vocabulary) {
     return absl::InvalidArgumentError(absl::StrCat("model.vocabulary: ", inputs.spec.model().vocabulary(),
@@ -102,7 +108,7 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
     RETURN_IF_ERROR(CheckSameData(inputs));
     inputs.training_windows = inputs.earlier->training_windows();
     inputs.evaluation_windows = inputs.earlier->evaluation_windows();
-    if (inputs.bigram_loss == 0) inputs.bigram_loss = inputs.earlier->bigram_loss();
+    inputs.bigram_loss = inputs.earlier->bigram_loss();
   }
   return inputs;
 }

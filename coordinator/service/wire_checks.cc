@@ -128,7 +128,6 @@ absl::Status CheckSubmit(const SubmitRequest& request) {
   RETURN_IF_ERROR(ValidateRunSpec(request.spec()));
   if (request.workers() > 256) return Malformed("workers", "is above 256 stages");  // 07 section 3
   RETURN_IF_ERROR(CheckText("like_run_dir", request.like_run_dir(), 4096));
-  RETURN_IF_ERROR(CheckNumber("bigram_loss", request.bigram_loss(), 1e3));
   if (request.resume() && !request.like_run_dir().empty()) {
     return absl::InvalidArgumentError("--resume and --like cannot be combined: a resumed run keeps its own record");
   }
