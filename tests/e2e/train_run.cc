@@ -83,8 +83,13 @@ nlohmann::json TrainRun::Report() const { return ReadJson(report_); }
 
 nlohmann::json TrainRun::Oracle() const {
   const std::string path = report_ + ".oracle";
-  const ProgramResult result =
-      RunProgram("stagecoach-model", {"oracle", "--run-dir", dir_, "--report", path}, std::chrono::seconds(120));
+  std::vector<std::string> arguments = {"oracle", "--run-dir", dir_, "--report", path};
+  const nlohmann::json report = Report();
+  if (report.contains("steps")) {
+    arguments.push_back("--stop-after");
+    arguments.push_back(absl::StrCat(report["steps"].get<uint64_t>()));
+  }
+  const ProgramResult result = RunProgram("stagecoach-model", arguments, std::chrono::seconds(120));
   EXPECT_EQ(result.exit_code, 0) << result.output << result.error;
   return ReadJson(path);
 }
