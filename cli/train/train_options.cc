@@ -58,8 +58,8 @@ absl::Status CheckFlags(const TrainOptions& options) {
   if (options.workers < 1 || options.workers > 256) {
     return absl::InvalidArgumentError("--workers: allowed 1..256 on one machine");
   }
-  if (options.executor != "torch" && options.executor != "fake") {
-    return absl::InvalidArgumentError("--executor: allowed torch, fake");
+  if (options.executor != "torch" && options.executor != "fake" && !options.executor.starts_with("fake:")) {
+    return absl::InvalidArgumentError("--executor: allowed torch, fake, fake:FORWARD_MS/BACKWARD_MS");
   }
   if (options.resume && options.run_dir.empty()) {
     return absl::InvalidArgumentError("--resume: which run? Give its --run-dir");

@@ -57,8 +57,7 @@ size_t PoolBytes() { return std::max<size_t>(MemoryLimitBytes() / 4, size_t{64} 
 
 absl::StatusOr<ComputeBackend> MakeBackend(const WorkerFlags& flags) {
   if (flags.executor == "fake") {
-    return FakeBackend(
-        FakeCosts{flags.fake_forward_ms / 1e3, flags.fake_backward_ms / 1e3, flags.fake_update_ms / 1e3});
+    return FakeBackend(FakeCosts{flags.fake_forward_ms / 1e3, flags.fake_backward_ms / 1e3, 0});
   }
   return TorchBackend(flags.device, flags.threads);
 }

@@ -4,8 +4,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/status_macros.h"
 
 namespace stagecoach {
 namespace {
@@ -58,6 +61,23 @@ absl::Status Check(const WorkerFlags& flags) {
   return absl::OkStatus();
 }
 
+// "fake:FORWARD_MS/BACKWARD_MS": how long the fake one sleeps.
+absl::Status ReadExecutor(WorkerFlags* flags) {
+  constexpr double kLongestMs = 1e5;  // above it, a mistake
+  if (flags->executor == "torch" || flags->executor == "fake") return absl::OkStatus();
+  const std::vector<std::string> parts = absl::StrSplit(flags->executor, absl::ByAnyChar(":/"));
+  const auto milliseconds = [](const std::string& text, double* value) {
+    return absl::SimpleAtod(text, value) && *value >= 0 && *value <= kLongestMs;
+  };
+  if (parts.size() != 3 || parts[0] != "fake" || !milliseconds(parts[1], &flags->fake_forward_ms) ||
+      !milliseconds(parts[2], &flags->fake_backward_ms)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--executor: torch, fake or fake:FORWARD_MS/BACKWARD_MS: ", flags->executor));
+  }
+  flags->executor = "fake";
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv) {
@@ -71,13 +91,8 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv) {
   app.add_option("--device", flags.device, "cpu, cuda or cuda:N");
   app.add_option("--threads", flags.threads, "threads of libtorch")->check(CLI::Range(1, 256));
   app.add_option("--dial", dial, "NAME=host:port: dial the worker NAME there (repeatable)")->allow_extra_args(false);
-  app.add_option("--executor", flags.executor, "torch, or fake: integer arithmetic that sleeps, to test links")
-      ->check(CLI::IsMember({"torch", "fake"}));
-  app.add_option("--fake-forward-ms", flags.fake_forward_ms, "fake: milliseconds per unit")
-      ->check(CLI::Range(0.0, 1e5));
-  app.add_option("--fake-backward-ms", flags.fake_backward_ms, "fake: milliseconds per unit")
-      ->check(CLI::Range(0.0, 1e5));
-  app.add_option("--fake-update-ms", flags.fake_update_ms, "fake: milliseconds per unit")->check(CLI::Range(0.0, 1e5));
+  app.add_option("--executor", flags.executor,
+                 "torch, or fake: integer arithmetic that sleeps (fake:FORWARD_MS/BACKWARD_MS a unit), to test links");
   app.add_option("--port-file", flags.port_file, "file that gets the bound port");
   app.add_flag("--insecure", flags.insecure, "allow a listen address that is not loopback");
   try {
@@ -96,8 +111,8 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv) {
     }
     flags.dial[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
-  const absl::Status status = Check(flags);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ReadExecutor(&flags));
+  RETURN_IF_ERROR(Check(flags));
   return flags;
 }
 

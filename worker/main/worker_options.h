@@ -18,12 +18,12 @@ struct WorkerFlags {
   std::string name;       // empty: host name and process id
   std::string device = "cpu";
   int threads = 1;
-  std::map<std::string, std::string> dial;  // worker name -> host:port
-  std::string executor = "torch";           // torch, fake
-  double fake_forward_ms = 1, fake_backward_ms = 2, fake_update_ms = 0;
-  std::string port_file;  // gets the bound port, for whoever started the worker
-  bool insecure = false;  // allows a listen address that others can reach
-  std::string help;       // not empty: the user asked for it
+  std::map<std::string, std::string> dial;           // worker name -> host:port
+  std::string executor = "torch";                    // torch, fake (the flag also takes fake:FORWARD_MS/BACKWARD_MS)
+  double fake_forward_ms = 1, fake_backward_ms = 2;  // slept for each unit of the stage
+  std::string port_file;                             // gets the bound port, for whoever started the worker
+  bool insecure = false;                             // allows a listen address that others can reach
+  std::string help;                                  // not empty: the user asked for it
 };
 
 absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv);

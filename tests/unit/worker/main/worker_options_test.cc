@@ -32,6 +32,14 @@ TEST(WorkerOptionsTest, Dial_IsRepeatable) {
   EXPECT_EQ(flags->dial.at("b-2"), "host:6");
 }
 
+TEST(WorkerOptionsTest, FakeExecutor_TakesItsTimes) {
+  const auto flags = Parse({"--coordinator", "h:1", "--executor", "fake:8/16.5"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(flags->executor, "fake");
+  EXPECT_DOUBLE_EQ(flags->fake_forward_ms, 8);
+  EXPECT_DOUBLE_EQ(flags->fake_backward_ms, 16.5);
+}
+
 TEST(WorkerOptionsTest, UnusableFlags_AreNamed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "--coordinator"},
@@ -45,6 +53,8 @@ TEST(WorkerOptionsTest, UnusableFlags_AreNamed) {
       {{"--coordinator", "h:1", "--threads", "0"}, "--threads"},
       {{"--coordinator", "h:1", "--dial", "a"}, "--dial"},
       {{"--coordinator", "h:1", "--executor", "real"}, "--executor"},
+      {{"--coordinator", "h:1", "--executor", "fake:1"}, "--executor"},
+      {{"--coordinator", "h:1", "--executor", "fake:-1/2"}, "--executor"},
       {{"--coordinator", "h:1", "--nonsense"}, "--nonsense"},
   };
   for (const auto& [arguments, named] : cases) {
