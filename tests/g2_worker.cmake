@@ -15,6 +15,10 @@ stagecoach_test(integration_worker
                         ${CMAKE_SOURCE_DIR}/tests/integration/worker_pipeline_test.cc
                 DEPS scripted_fleet sc_fake_reference LABELS integration TIMEOUT 180)
 
+stagecoach_test(integration_worker_program
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/worker_program_test.cc
+                DEPS process_harness LABELS integration PROGRAMS stagecoach-worker)
+
 # End to end: the built programs, as a user runs them.
 if(WITH_TORCH)
   foreach(name train_oracle train_faults)

@@ -53,7 +53,6 @@ KINDS = {
     "fd-2bw dense bf16": dict(schedule="fd-2bw", compression="none", wire="bf16"),
     "sync-1f1b dense bf16": dict(schedule="sync-1f1b", compression="none", wire="bf16"),
 }
-SLEEPING = "fd-2bw subspace int8"
 PROFILES = ["80mbit/50ms", "10mbit/150ms", "80mbit/150ms", "1000mbit/10ms"]
 
 
@@ -111,26 +110,32 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profiles", nargs="*", default=PROFILES)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
-    parser.add_argument("--sleeping", action="store_true", help="also 8 stages that sleep instead of computing, 200/50")
+    parser.add_argument("--sleeping", action="store_true",
+                        help="stages that sleep instead of computing, and 8 of them at 200/50")
+    parser.add_argument("--no-compute", action="store_true", help="only the sleeping ones")
     parser.add_argument("--report", help="write the JSON to this file too")
     arguments = parser.parse_args()
     program = os.path.join(arguments.bin, "stagecoach")
     rows = []
     with tempfile.TemporaryDirectory(prefix="stagecoach-bench-") as scratch:
         scratch = pathlib.Path(scratch)
-        for kind in arguments.kinds:
+        for kind in [] if arguments.no_compute else arguments.kinds:
             spec = spec_text(kind, arguments.data, 256, 8, arguments.steps, arguments.microbatches)
             for links in arguments.profiles:
                 folder = scratch / f"{len(rows)}"
                 rows.append(row(program, kind, spec, folder, 4, links, arguments.rounds, []))
                 print(f"{kind:26} {links:14} {rows[-1]['percent_of_ideal']:6.1f} % of ideal", file=sys.stderr)
         if arguments.sleeping:
-            # Two units a stage, 8 + 16 ms each: t* = 48 ms whatever the machine has to do.
-            spec = spec_text(SLEEPING, arguments.data, 256, 14, arguments.steps, 32)
-            rows.append(row(program, "fd-2bw, sleeping stages", spec, scratch / "sleeping", 8, "200mbit/50ms",
-                            arguments.rounds, ["--executor", "fake:8/16"]))
-            print(f"{'sleeping, 8 stages':26} {'200mbit/50ms':14} {rows[-1]['percent_of_ideal']:6.1f} % of ideal",
-                  file=sys.stderr)
+            # Two units a stage, 8 + 16 ms each: t* = 48 ms whatever else the machine has to do.
+            sleep = ["--executor", "fake:8/16"]
+            cases = [(kind, 4, 6, links) for kind in arguments.kinds for links in arguments.profiles]
+            cases.append(("fd-2bw subspace int8", 8, 14, "200mbit/50ms"))
+            for kind, workers, layers, links in cases:
+                spec = spec_text(kind, arguments.data, 256, layers, arguments.steps, 4 * workers)
+                rows.append(row(program, kind + ", sleeping", spec, scratch / f"{len(rows)}", workers, links,
+                                arguments.rounds, sleep))
+                print(f"{rows[-1]['case']:34} {workers} {links:14} {rows[-1]['percent_of_ideal']:6.1f} % of ideal",
+                      file=sys.stderr)
     result = {"machine": {"cores": os.cpu_count(), "load_before": os.getloadavg()[1]}, "rows": rows}
     text = json.dumps(result, indent=1)
     print(text)
