@@ -1,5 +1,6 @@
 #include "common/link_profile.h"
 
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -41,9 +42,7 @@ bool ParseSeconds(absl::string_view part, double* seconds) {
   return ParseWithUnit(part, {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}, seconds);
 }
 
-std::chrono::nanoseconds Nanoseconds(double seconds) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9 + 0.5));
-}
+std::chrono::nanoseconds Nanoseconds(double seconds) { return std::chrono::nanoseconds(std::llround(seconds * 1e9)); }
 
 }  // namespace
 

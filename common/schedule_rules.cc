@@ -12,7 +12,8 @@ uint64_t DelayedStep(uint64_t n, uint64_t j, uint64_t m) { return n < j ? 0 : (n
 
 }  // namespace
 
-VersionRule::VersionRule(uint32_t microbatches_per_step, std::vector<JTableEntry> table) : m_(microbatches_per_step) {
+VersionRule::VersionRule(uint32_t microbatches_per_step, const std::vector<JTableEntry>& table)
+    : m_(microbatches_per_step) {
   for (const JTableEntry& entry : table) {
     // Within a segment floor((n - j)/M) never falls, so only the last version of the segment before can hold it up.
     const uint64_t first_n = entry.from_step * m_;

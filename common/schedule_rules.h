@@ -21,7 +21,7 @@ struct JTableEntry {
 class VersionRule {
  public:
   // Precondition: microbatches_per_step >= 1, table not empty and sorted, first entry at step 0.
-  VersionRule(uint32_t microbatches_per_step, std::vector<JTableEntry> table);
+  VersionRule(uint32_t microbatches_per_step, const std::vector<JTableEntry>& table);
 
   uint64_t VersionOf(uint64_t n) const;  // weights of microbatch n: W^(version)
   uint32_t microbatches_per_step() const { return m_; }

@@ -24,9 +24,9 @@ done
 packages=(
   g++ cmake ninja-build ccache pkg-config git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
-  prometheus-cpp-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
   libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libsqlite3-dev libssl-dev zlib1g-dev libc-ares-dev libre2-dev
-  libsentencepiece-dev sentencepiece
+  sentencepiece
   python3 python3-venv python3-pip
   bible-kjv
 )
@@ -64,6 +64,7 @@ install_torch() {
   touch "$torch_home/complete"
 }
 
+[ -z "$tests" ] || packages+=(clang-format clang-tidy)
 install_packages
 install_torch
 [ -z "$deps_only" ] || exit 0

@@ -4,3 +4,6 @@ add_test(NAME architecture_source_rules
 add_test(NAME architecture_source_rules_selftest
          COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tests/architecture/source_rules_selftest.py)
 set_tests_properties(architecture_source_rules architecture_source_rules_selftest PROPERTIES LABELS architecture TIMEOUT 60)
+add_test(NAME architecture_format COMMAND ${CMAKE_SOURCE_DIR}/tests/architecture/format_check.sh)
+add_test(NAME architecture_tidy COMMAND ${CMAKE_SOURCE_DIR}/tests/architecture/tidy_check.sh ${CMAKE_BINARY_DIR})
+set_tests_properties(architecture_format architecture_tidy PROPERTIES LABELS architecture TIMEOUT 600)

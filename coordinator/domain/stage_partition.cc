@@ -1,6 +1,7 @@
 #include "coordinator/domain/stage_partition.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -64,7 +65,9 @@ absl::Status CheckShapes(const PartitionProblem& problem) {
   return absl::OkStatus();
 }
 
-std::string Gigabytes(uint64_t bytes) { return absl::StrCat(static_cast<double>(bytes / 10000000) / 100, " GB"); }
+std::string Gigabytes(uint64_t bytes) {
+  return absl::StrCat(std::round(static_cast<double>(bytes) / 1e7) / 100, " GB");
+}
 
 absl::Status DoesNotFit(const PartitionProblem& problem) {
   uint64_t limits = 0, smallest = std::numeric_limits<uint64_t>::max();

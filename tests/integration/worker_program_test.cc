@@ -47,7 +47,8 @@ TEST(WorkerProgramTest, InterruptWithoutCoordinator_EndsWith0) {
 }
 
 TEST(WorkerProgramTest, DeviceThatIsNotThere_EndsWith78) {
-  const ProgramResult result = RunProgram("stagecoach-worker", {"--coordinator", "127.0.0.1:1", "--device", "cuda:999"});
+  const ProgramResult result =
+      RunProgram("stagecoach-worker", {"--coordinator", "127.0.0.1:1", "--device", "cuda:999"});
   EXPECT_EQ(result.exit_code, 78);
   EXPECT_NE(result.error.find("cuda:999"), std::string::npos) << result.error;
 }
