@@ -10,7 +10,9 @@ stagecoach_test(conformance_peer_link SOURCES ${CMAKE_SOURCE_DIR}/tests/conforma
 stagecoach_test(integration_link_faults SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/link_faults_test.cc
                 DEPS sc_worker_link LABELS integration)
 stagecoach_test(integration_link_probe SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/link_probe_test.cc
-                DEPS sc_worker_link sc_linkem LABELS integration)
+                DEPS sc_worker_link sc_linkem LABELS "integration;timing")
+# It measures time.
+set_tests_properties(integration_link_probe PROPERTIES RUN_SERIAL ON)
 
 # The fuzz target with a deterministic driver. With clang it can also be linked with -fsanitize=fuzzer instead.
 add_executable(fuzz_frame_codec EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/fuzz/frame_codec_fuzz.cc

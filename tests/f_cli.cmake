@@ -8,7 +8,7 @@ stagecoach_test(unit_cli
 
 stagecoach_test(integration_linkem
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/linkem_test.cc
-                DEPS sc_linkem LABELS integration TIMEOUT 120)
+                DEPS sc_linkem LABELS "integration;timing" TIMEOUT 120)
 # It measures time.
 set_tests_properties(integration_linkem PROPERTIES RUN_SERIAL ON)
 

@@ -28,6 +28,7 @@ class PlainClient {
   explicit PlainClient(const std::string& address)
       : channel_(MakeChannel(address, ChannelKind::kData)), stub_(PeerLink::NewStub(channel_)) {
     context_.set_deadline(std::chrono::system_clock::now() + kTestDeadline);
+    context_.set_wait_for_ready(true);  // a busy machine may take longer than one attempt to connect
     stream_ = stub_->Frames(&context_);
   }
   ~PlainClient() {

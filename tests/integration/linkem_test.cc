@@ -160,6 +160,9 @@ double MeasureGoodput(const Socket& near, const Socket& far, size_t bytes) {
   return static_cast<double>(counted) / (last - first);
 }
 
+// Other programs on the machine can only slow a transfer: the first of three tries that is right counts.
+constexpr int kTries = 3;
+
 struct Profile {
   double megabits, round_trip_ms;
 };
@@ -169,11 +172,10 @@ TEST_P(LinkAccuracyTest, RateAndRoundTrip_WithinThreePercent) {
   const auto [megabits, round_trip_ms] = GetParam();
   EmulatedPair pair(Shape(megabits, round_trip_ms));
   auto [near, far] = pair.Connect();
-  const double round_trip = MeasureRoundTrip(near, far, 4) * 1e3;
+  const double round_trip = MeasureRoundTrip(near, far, 12) * 1e3;
   EXPECT_NEAR(round_trip, round_trip_ms, 0.03 * round_trip_ms);
-  // Other programs on the machine can only slow a transfer: the first of three tries that is right counts.
   double rate = 0;
-  for (int attempt = 0; attempt < 3 && std::abs(rate - megabits) > 0.03 * megabits; ++attempt) {
+  for (int attempt = 0; attempt < kTries && std::abs(rate - megabits) > 0.03 * megabits; ++attempt) {
     rate = MeasureGoodput(near, far, static_cast<size_t>(megabits * 1e6 / 8 * 0.6)) * 8 / 1e6;
   }
   std::printf("asked %g Mbit/s %g ms, seen %.2f Mbit/s %.2f ms\n", megabits, round_trip_ms, rate, round_trip);
@@ -189,9 +191,11 @@ TEST(LinkEmulatorTest, TwoConnectionsOfOnePair_ShareTheRate) {
   auto [near1, far1] = pair.Connect(0);
   auto [near2, far2] = pair.Connect(0);
   double rate1 = 0, rate2 = 0;
-  std::thread other([&, near = &near1, far = &far1] { rate1 = MeasureGoodput(*near, *far, 3'000'000); });
-  rate2 = MeasureGoodput(near2, far2, 3'000'000);
-  other.join();
+  for (int attempt = 0; attempt < kTries && std::abs((rate1 + rate2) * 8 / 1e6 - 80) > 8; ++attempt) {
+    std::thread other([&, near = &near1, far = &far1] { rate1 = MeasureGoodput(*near, *far, 3'000'000); });
+    rate2 = MeasureGoodput(near2, far2, 3'000'000);
+    other.join();
+  }
   EXPECT_NEAR((rate1 + rate2) * 8 / 1e6, 80, 8);
   EXPECT_NEAR(rate1, rate2, 0.2 * rate2);
 }
@@ -200,10 +204,12 @@ TEST(LinkEmulatorTest, BothDirections_AreFullDuplex) {
   EmulatedPair pair(Shape(80, 10));
   auto [near1, far1] = pair.Connect(0);
   auto [near2, far2] = pair.Connect(1);  // b dials a: the other direction
-  double rate1 = 0;
-  std::thread other([&, near = &near1, far = &far1] { rate1 = MeasureGoodput(*near, *far, 5'000'000); });
-  const double rate2 = MeasureGoodput(near2, far2, 5'000'000);
-  other.join();
+  double rate1 = 0, rate2 = 0;
+  for (int attempt = 0; attempt < kTries && std::abs(std::min(rate1, rate2) * 8 / 1e6 - 80) > 6; ++attempt) {
+    std::thread other([&, near = &near1, far = &far1] { rate1 = MeasureGoodput(*near, *far, 5'000'000); });
+    rate2 = MeasureGoodput(near2, far2, 5'000'000);
+    other.join();
+  }
   EXPECT_NEAR(rate1 * 8 / 1e6, 80, 6);
   EXPECT_NEAR(rate2 * 8 / 1e6, 80, 6);
 }
