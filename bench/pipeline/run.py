@@ -119,8 +119,12 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory(prefix="stagecoach-bench-") as scratch:
         scratch = pathlib.Path(scratch)
+        # Prepared once: every run must see the same tokens.
+        data = scratch / "data"
+        subprocess.run([os.path.join(arguments.bin, "stagecoach-model"), "prepare", arguments.data, "--output", str(data)],
+                       check=True, stdout=subprocess.DEVNULL)
         for kind in [] if arguments.no_compute else arguments.kinds:
-            spec = spec_text(kind, arguments.data, 256, 8, arguments.steps, arguments.microbatches)
+            spec = spec_text(kind, data, 256, 8, arguments.steps, arguments.microbatches)
             for links in arguments.profiles:
                 folder = scratch / f"{len(rows)}"
                 rows.append(row(program, kind, spec, folder, 4, links, arguments.rounds, []))
@@ -131,7 +135,7 @@ def main():
             cases = [(kind, 4, 6, links) for kind in arguments.kinds for links in arguments.profiles]
             cases.append(("fd-2bw subspace int8", 8, 14, "200mbit/50ms"))
             for kind, workers, layers, links in cases:
-                spec = spec_text(kind, arguments.data, 256, layers, arguments.steps, 4 * workers)
+                spec = spec_text(kind, data, 256, layers, arguments.steps, 4 * workers)
                 rows.append(row(program, kind + ", sleeping", spec, scratch / f"{len(rows)}", workers, links,
                                 arguments.rounds, sleep))
                 print(f"{rows[-1]['case']:34} {workers} {links:14} {rows[-1]['percent_of_ideal']:6.1f} % of ideal",
