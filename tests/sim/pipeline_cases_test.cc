@@ -256,12 +256,14 @@ TEST(SimPipeline, LagHistogram_HasOnlyTheTwoLagsOfTheRule) {
     const SimResult result = RunSim(sim);
     ASSERT_EQ(result.error, "");
     const uint32_t tau = (j + m - 1) / m;
-    // The first steps use W^(0) for longer: clamped lags.
-    uint64_t expected = 0;
-    for (uint64_t n = 0; n < 20 * m; ++n) expected += n / m >= tau && n % m < j - (tau == 0 ? 0 : (tau - 1) * m);
-    ASSERT_EQ(result.lags.size(), tau + 1);
-    if (tau > 0) {
-      EXPECT_EQ(result.lags[tau], expected) << "M=" << m << " J=" << j;
+    ASSERT_EQ(result.lags.size(), 20u);
+    // The first tau steps are clamped at W^(0); from then on every step has the same two lags.
+    for (uint32_t step = tau; step < 20; ++step) {
+      std::map<uint64_t, uint32_t> expected;
+      const uint32_t at_tau = tau == 0 ? m : j - (tau - 1) * m;
+      expected[tau] = at_tau;
+      if (at_tau < m) expected[tau - 1] = m - at_tau;
+      EXPECT_EQ(result.lags[step], expected) << "M=" << m << " J=" << j << " step " << step;
     }
   }
 }

@@ -261,8 +261,9 @@ class Simulation {
     }
     if (i == 0 && !item.is_evaluation) {
       const uint64_t lag = item.n / M(stage) - stage.config.rule.VersionOf(item.n);
-      if (result_.lags.size() <= lag) result_.lags.resize(lag + 1);
-      ++result_.lags[lag];
+      const uint64_t step = item.n / M(stage);
+      if (result_.lags.size() <= step) result_.lags.resize(step + 1);
+      ++result_.lags[step][lag];
     }
   }
 

@@ -47,7 +47,7 @@ struct SimResult {
   uint64_t steps_done = 0;
   std::vector<double> clips;                          // of every step done in this life; -1 = skipped
   std::vector<uint64_t> checkpoints;                  // captured by every stage
-  std::vector<uint64_t> lags;                         // histogram: lag in steps -> microbatches (stage 0)
+  std::vector<std::map<uint64_t, uint32_t>> lags;     // of each step: lag in steps -> microbatches (stage 0)
   std::map<uint64_t, SimWeights> checkpoint_weights;  // by step, what every stage captured
 };
 

@@ -48,7 +48,6 @@ class TorchStageExecutor : public StageExecutor {
   absl::StatusOr<std::vector<CheckpointUnit>> FinishCapture(uint64_t checkpoint_step) override;
   double LearningRate(uint64_t step) const override;
 
-  bool recomputes() const { return recomputes_; }
   // For tests: the weights in a buffer, flat on the host.
   at::Tensor BufferOnHost(uint32_t buffer) const;
 

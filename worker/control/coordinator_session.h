@@ -53,7 +53,6 @@ class CoordinatorSession {
   void Connect();
   void OnMessage(CoordinatorMessage message);
   void OnClosed(absl::Status status);
-  void ScheduleHeartbeat();
   void SendHeartbeat();
   void CheckSilence();
   void SetInterval(uint32_t milliseconds);

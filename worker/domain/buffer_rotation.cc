@@ -60,6 +60,4 @@ void BufferRotation::ReleaseBelow(uint64_t version) {
   }
 }
 
-uint32_t BufferRotation::num_free() const { return static_cast<uint32_t>(free_.size()); }
-
 }  // namespace stagecoach

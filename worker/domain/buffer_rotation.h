@@ -27,7 +27,6 @@ class BufferRotation {
   // Every version below `version` that is not the newest is free from now on.
   void ReleaseBelow(uint64_t version);
   uint64_t newest() const { return newest_; }
-  uint32_t num_free() const;
 
  private:
   std::map<uint64_t, uint32_t> versions_, accumulators_;

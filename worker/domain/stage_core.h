@@ -157,7 +157,6 @@ class StageCore {
   uint64_t next_forward() const { return next_forward_; }    // sequence
   uint64_t next_backward() const { return next_backward_; }  // sequence
   uint64_t newest_version() const { return buffers_.newest(); }
-  uint64_t expected_norms_step() const { return next_norms_step_; }
   const BufferRotation& buffers() const { return buffers_; }
 
  private:

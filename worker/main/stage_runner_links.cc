@@ -68,6 +68,11 @@ void StageRunner::OpenSide(LinkFactory& factory, Side side, const NeighbourLink&
 
 void StageRunner::OnFrame(Side side, LinkFrame frame) {
   if (!started_) {
+    // A neighbour that started earlier can send what fits its window, and few frames beside it.
+    const NeighbourLink& link = side == Side::kAbove ? *setup_.above : *setup_.below;
+    if (early_frames_.size() >= 2 * link.limits.max_frames_held) {
+      return Fail(absl::ResourceExhaustedError("more frames before the start than the windows allow"), link.worker);
+    }
     early_frames_.emplace_back(side, std::move(frame));
     return;
   }
