@@ -20,6 +20,9 @@ constexpr int kDataKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
 // Far below the clients' 10 s: the default of 5 min answers keepalive with GOAWAY "too_many_pings".
 constexpr int kMinPingIntervalMs = 5'000;
+// Despite its name MIN_RECONNECT_BACKOFF is the time that one attempt gets: round trips of a handshake on a bad link,
+// or a busy machine that does not answer at once.
+constexpr int kConnectAttemptMs = 10'000;
 constexpr int kFirstReconnectMs = 100;   // neighbours start within a second of each other
 constexpr int kLastReconnectMs = 5'000;  // the default of 120 s leaves a healed link unused for minutes
 constexpr int kMaxStreamsPerConnection = 16;
@@ -59,7 +62,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKi
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // streams are opened again by their owner, who knows what was sent
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectAttemptMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastReconnectMs);
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
