@@ -1,6 +1,7 @@
 // stagecoach: the user's tool. Parses the command line and runs one command; exit statuses: exit_code.h.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -115,4 +116,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace stagecoach
 
-int main(int argc, char** argv) { return stagecoach::Main(argc, argv); }
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed terminal or pipe must not end a run
+  return stagecoach::Main(argc, argv);
+}

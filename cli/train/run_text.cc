@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_store.h"
 #include "common/status_macros.h"
 #include "model/data/prepare_text.h"
 
@@ -16,6 +18,10 @@ bool IsPreparedData(const std::string& path) {
 absl::Status PrepareRunData(RunSpec* spec) {
   const std::string text = spec->data().path();
   if (IsPreparedData(text)) return absl::OkStatus();
+  if (!CompleteCheckpoints(spec->run_dir()).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--data: ", text, " is text, and a run that goes on keeps its tokens; leave --data out"));
+  }
   PrepareOptions options;
   options.inputs = {text};
   options.output = spec->run_dir() + "/data";

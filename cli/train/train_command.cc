@@ -1,8 +1,12 @@
 #include "cli/train/train_command.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -63,10 +67,11 @@ void Report(const TrainOptions& options, const std::string& run_dir, const RunHi
     context.losses.assign(manifest->losses().begin(), manifest->losses().end());
   }
   const auto report = MakeRunReport(history, context);
-  std::fputs(FormatRunReport(report).c_str(), stdout);
-  std::fflush(stdout);
+  // Files first: nobody may be reading the terminal.
   absl::Status status = WriteJsonFile(run_dir + "/report.json", report);
   if (!options.report.empty()) status.Update(WriteJsonFile(options.report, report));
+  std::fputs(FormatRunReport(report).c_str(), stdout);
+  std::fflush(stdout);
   if (!status.ok()) Complain(status, kExitFailed);
 }
 
@@ -107,11 +112,26 @@ int ExitOf(const absl::Status& followed, const std::string& run_dir, const RunHi
                                                     "; the logs of all processes are in ", run_dir, "/logs")),
                     kExitFailed);
   }
+  if (status.state() == RUN_STATE_STOPPED && status.checkpoint_dir().empty()) {
+    return Complain(absl::AbortedError("stopped before a step was done; nothing was saved"), kExitFailed);
+  }
   if (status.state() == RUN_STATE_STOPPED) {
     std::fprintf(stderr, "stopped after step %llu; `stagecoach train --resume --run-dir %s` goes on\n",
                  static_cast<unsigned long long>(status.steps_done()), run_dir.c_str());
   }
   return kExitOk;
+}
+
+// One command a run directory. The kernel drops the lock with the process, however it ends; children do not inherit it.
+absl::Status LockRunDir(const std::string& run_dir) {
+  const std::string path = run_dir + "/lock";
+  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0)
+    return absl::InvalidArgumentError(absl::StrCat("--run-dir: cannot write ", path, ": ", strerror(errno)));
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
+  close(lock);
+  return absl::FailedPreconditionError(
+      absl::StrCat("--run-dir: another `stagecoach train` is using ", run_dir, "; wait for it or give another folder"));
 }
 
 absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
@@ -122,6 +142,7 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
   if (error) {
     return absl::InvalidArgumentError(absl::StrCat("--run-dir: cannot make ", spec.run_dir(), ": ", error.message()));
   }
+  RETURN_IF_ERROR(LockRunDir(spec.run_dir()));
   RETURN_IF_ERROR(PrepareRunData(&spec));
   return spec;
 }

@@ -43,7 +43,8 @@ absl::StatusOr<RunSpec> BaseSpec(const TrainOptions& options, SpecLines* lines) 
 
 absl::Status CheckRunDir(const TrainOptions& options, const std::string& run_dir) {
   const bool has_run = fs::exists(run_dir + "/record.json");
-  if (has_run && !options.resume) {
+  // A run that ended before its first checkpoint left nothing worth keeping: the folder may be used again.
+  if (has_run && !options.resume && !CompleteCheckpoints(run_dir).empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--run-dir: ", run_dir, " holds a run already; --resume continues it, another --run-dir starts a new one"));
   }
@@ -82,7 +83,13 @@ absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
   RETURN_IF_ERROR(Override(&spec, "--schedule", "schedule.kind", options.schedule));
   RETURN_IF_ERROR(Override(&spec, "--j", "schedule.j", options.j == "auto" ? "-1" : options.j));
   RETURN_IF_ERROR(Override(&spec, "--wire", "wire.format", options.wire));
-  if (!options.data.empty()) spec.mutable_data()->set_path(options.data);
+  if (!options.data.empty()) {
+    spec.mutable_data()->set_path(options.data);
+  } else if (options.resume || !options.like.empty()) {
+    // The tokens of the earlier run, wherever the file's text has gone since.
+    ASSIGN_OR_RETURN(const RunRecord record, ReadRunRecord(options.resume ? options.run_dir : options.like));
+    spec.mutable_data()->set_path(record.spec().data().path());
+  }
   if (!spec.data().path().empty()) {
     if (!fs::exists(spec.data().path())) {
       return absl::InvalidArgumentError(absl::StrCat(options.data.empty() ? "data.path" : "--data",

@@ -12,7 +12,8 @@ namespace {
 absl::Status OpenData(const RunSpec& spec, RunInputs* inputs) {
   const DataSpec& data = spec.data();
   const ScheduleSpec& schedule = spec.schedule();
-  auto dataset = TokenDataset::Open(data.path(), /*verify=*/false);
+  // Every byte is hashed: tokens that changed since an earlier run must not be trained on in silence.
+  auto dataset = TokenDataset::Open(data.path(), /*verify=*/true);
   if (!dataset.ok()) {
     return absl::Status(dataset.status().code(), absl::StrCat("data.path: ", dataset.status().message()));
   }
@@ -79,6 +80,10 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
   inputs.stop_after = request.stop_after();
   FillDefaults(&inputs.spec, 0);
   const RunSpec wanted = inputs.spec;
+  if (!request.resume() && !CompleteCheckpoints(wanted.run_dir()).empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "run_dir: ", wanted.run_dir(), " holds the checkpoints of a run; resume it or give another folder"));
+  }
   if (request.resume()) {
     std::vector<std::string> rejected;
     auto manifest = NewestVerified(wanted.run_dir(), &rejected);
