@@ -104,7 +104,11 @@ def stagecoach(network, binaries, data, steps, variant, scratch):
     port = 50151
     listen = f"0.0.0.0:{port}" if network else f"127.0.0.1:{port}"
     coordinator = subprocess.Popen(on(None, [f"{binaries}/stagecoach-coordinator", "--listen", listen, "--state-dir",
-                                             os.path.join(run_dir, "state"), "--insecure"]), stdout=log, stderr=log)
+                                             os.path.join(run_dir, "state"), "--insecure", "--port-file", run_dir + "/port"]),
+                                   stdout=log, stderr=log)
+    deadline = time.monotonic() + 30
+    while not os.path.exists(run_dir + "/port") and time.monotonic() < deadline:
+        time.sleep(0.05)
     workers = []
     try:
         for w in range(WORLD):
