@@ -89,12 +89,12 @@ class Oracle {
  private:
   StageModel::Batch Batch(uint64_t index, bool evaluation) const {
     StageModel::Batch batch;
-    batch.n = index;
+    batch.n = evaluation ? index : config_.GlobalMicrobatch(index);
     batch.training = !evaluation;
     batch.ids = at::empty({config_.sequences, config_.tokens}, at::kLong);
     batch.labels = at::empty_like(batch.ids);
     const auto count = static_cast<size_t>(batch.ids.numel());
-    batches_(index, evaluation, {batch.ids.mutable_data_ptr<int64_t>(), count},
+    batches_(batch.n, evaluation, {batch.ids.mutable_data_ptr<int64_t>(), count},
              {batch.labels.mutable_data_ptr<int64_t>(), count});
     return batch;
   }
@@ -146,7 +146,7 @@ class Oracle {
       const std::vector<at::Tensor> sums = stages_[i]->model.Views(stages_[i]->gradient_sum, false);
       for (size_t q = 0; q < sums.size(); ++q) sums[q].add_(gradients[q]);
       if (i == 0) break;
-      const StochasticRounding rounding{config_.seed, n, config_.cuts[i - 1]};
+      const StochasticRounding rounding{config_.seed, config_.GlobalMicrobatch(n), config_.cuts[i - 1]};
       Crossed crossed = CrossBoundary(config_.codecs[i - 1], gradients.back(), &rounding);
       if (crossed.nonfinite) {
         for (size_t above = 0; above <= i; ++above) stages_[above]->saw_nonfinite = true;
@@ -267,6 +267,13 @@ class Oracle {
 
 OracleResult RunOracle(const RunConfig& config, const OracleBatches& batches, const OracleOptions& options) {
   return Oracle(config, batches, options).Run();
+}
+
+std::vector<OracleResult> RunClusterOracle(const std::vector<RunConfig>& configs, const OracleBatches& batches,
+                                           const OracleOptions& options) {
+  std::vector<OracleResult> results;
+  for (const RunConfig& config : configs) results.push_back(RunOracle(config, batches, options));
+  return results;
 }
 
 }  // namespace stagecoach

@@ -18,7 +18,8 @@
 
 namespace stagecoach {
 
-// Fills B x T ids and labels of training microbatch `index`, or of evaluation microbatch `index`.
+// Fills B x T ids and labels of training microbatch `index` (global: RunConfig::GlobalMicrobatch), or of evaluation
+// microbatch `index`.
 using OracleBatches =
     std::function<void(uint64_t index, bool evaluation, absl::Span<int64_t> ids, absl::Span<int64_t> labels)>;
 
@@ -51,5 +52,9 @@ struct OracleResult {
 };
 
 OracleResult RunOracle(const RunConfig& config, const OracleBatches& batches, const OracleOptions& options = {});
+
+// All clusters of a run: one configuration and one result for each, in order.
+std::vector<OracleResult> RunClusterOracle(const std::vector<RunConfig>& configs, const OracleBatches& batches,
+                                           const OracleOptions& options = {});
 
 }  // namespace stagecoach

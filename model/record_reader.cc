@@ -14,6 +14,7 @@ namespace stagecoach {
 namespace {
 
 constexpr double kNoLimit = 1e30;
+constexpr uint32_t kMaxClusters = 64;  // of the run spec
 
 absl::Status BadField(absl::string_view field, absl::string_view problem) {
   return absl::InvalidArgumentError(
@@ -218,20 +219,44 @@ absl::Status ReadJTable(const RunRecord& record, RunConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadCuts(const RunRecord& record, RunConfig* config) {
-  if (record.codecs_size() != record.cuts_size()) {
-    return BadField("codecs", absl::StrCat("must have one entry per cut, got ", record.codecs_size(), " for ",
-                                           record.cuts_size(), " cuts"));
+// `row`: the record of a run of one cluster, or that of one of several.
+template <typename Row>
+absl::Status ReadCuts(const Row& row, RunConfig* config) {
+  if (row.codecs_size() != row.cuts_size()) {
+    return BadField("codecs", absl::StrCat("must have one entry per cut, got ", row.codecs_size(), " for ",
+                                           row.cuts_size(), " cuts"));
   }
-  for (int i = 0; i < record.cuts_size(); ++i) {
-    const uint32_t cut = record.cuts(i);
+  for (int i = 0; i < row.cuts_size(); ++i) {
+    const uint32_t cut = row.cuts(i);
     if (!config->cuts.empty() && cut <= config->cuts.back()) return BadField("cuts", "must rise");
     if (!config->model.CutAllowed(cut)) return BadField("cuts", absl::StrCat("cannot lie in front of unit ", cut));
     config->cuts.push_back(cut);
-    ASSIGN_OR_RETURN(const WireFormat codec, ReadWireFormat("codecs", record.codecs(i)));
+    ASSIGN_OR_RETURN(const WireFormat codec, ReadWireFormat("codecs", row.codecs(i)));
     config->codecs.push_back(codec);
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadClusters(const RunRecord& record, uint32_t cluster, RunConfig* config) {
+  if (record.clusters().empty()) {
+    if (cluster > 0) return BadField("clusters", absl::StrCat("has no row ", cluster));
+    return ReadCuts(record, config);
+  }
+  const auto count = static_cast<uint32_t>(record.clusters_size());
+  RETURN_IF_ERROR(CheckRange("clusters", count, 2, kMaxClusters));
+  if (cluster >= count) return BadField("clusters", absl::StrCat("has no row ", cluster));
+  if (!record.cuts().empty() || !record.codecs().empty() || !record.stage_delays().empty()) {
+    return BadField("cuts", "must be empty beside clusters, whose rows have their own");
+  }
+  std::vector<uint64_t> steps_per_round;
+  for (const ClusterRecord& row : record.clusters()) {
+    RETURN_IF_ERROR(CheckRange("clusters.steps_per_round", row.steps_per_round(), 1, 1000000000));
+    steps_per_round.push_back(row.steps_per_round());
+  }
+  config->cluster = cluster;
+  config->num_clusters = count;
+  config->cluster_steps = ClusterSteps(std::move(steps_per_round), cluster);
+  return ReadCuts(record.clusters(static_cast<int>(cluster)), config);
 }
 
 absl::Status ReadStageDelays(const RunRecord& record, RunConfig* config) {
@@ -249,10 +274,10 @@ absl::Status ReadStageDelays(const RunRecord& record, RunConfig* config) {
 
 }  // namespace
 
-absl::StatusOr<RunConfig> ReadRunConfig(const RunRecord& record) {
+absl::StatusOr<RunConfig> ReadRunConfig(const RunRecord& record, uint32_t cluster) {
   ASSIGN_OR_RETURN(RunConfig config, ReadSpec(record.spec(), record.error_feedback()));
   RETURN_IF_ERROR(ReadJTable(record, &config));
-  RETURN_IF_ERROR(ReadCuts(record, &config));
+  RETURN_IF_ERROR(ReadClusters(record, cluster, &config));
   RETURN_IF_ERROR(ReadStageDelays(record, &config));
   if (config.data_path.empty()) return BadField("spec.data.path", "is empty");
   RETURN_IF_ERROR(CheckRange("training_windows", record.training_windows(), 1, uint64_t{1} << 48));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cluster_rules.h"
 #include "common/codec/number_codec.h"
 #include "common/schedule_rules.h"
 
@@ -75,7 +76,12 @@ struct RunConfig {
   RecomputeMode recompute = RecomputeMode::kOn;  // same bits either way
   std::string data_path;
   uint64_t training_windows = 1, evaluation_windows = 1;
+  // Of one of several clusters: cuts and codecs above are its own.
+  uint32_t cluster = 0, num_clusters = 1;
+  ClusterSteps cluster_steps;
 
+  // What data, dropout and stochastic rounding of microbatch n are functions of.
+  uint64_t GlobalMicrobatch(uint64_t n) const { return cluster_steps.GlobalMicrobatch(n, microbatches); }
   uint32_t num_stages() const { return static_cast<uint32_t>(cuts.size()) + 1; }
   uint32_t first_unit(uint32_t stage) const { return stage == 0 ? 0 : cuts[stage - 1]; }
   uint32_t end_unit(uint32_t stage) const { return stage == cuts.size() ? model.num_units() : cuts[stage]; }

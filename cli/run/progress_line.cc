@@ -22,10 +22,12 @@ std::string StateName(RunState state) {
 }
 
 double WireBytesPerToken(const RunHistory& history) {
-  const uint32_t boundaries = history.num_boundaries();
+  uint32_t boundaries = 0;
   double sum = 0;
-  for (uint32_t i = 0; i < boundaries; ++i) {
-    sum += history.ForwardWireBytesPerToken(i) + history.BackwardWireBytesPerToken(i);
+  for (uint32_t c = 0; c < history.num_clusters(); ++c) {
+    for (uint32_t i = 0; i < history.num_boundaries(c); ++i, ++boundaries) {
+      sum += history.ForwardWireBytesPerToken(c, i) + history.BackwardWireBytesPerToken(c, i);
+    }
   }
   return boundaries == 0 ? 0 : sum / boundaries;
 }
@@ -48,10 +50,11 @@ std::string ProgressLine(const RunHistory& history) {
   }
   const uint64_t total = status.record().spec().schedule().steps();
   std::string line = absl::StrFormat("step %d/%d", status.steps_done(), total);
+  if (history.num_clusters() > 1) absl::StrAppend(&line, " in ", history.num_clusters(), " clusters");
   if (const auto loss = history.LastLoss(); loss.has_value()) absl::StrAppendFormat(&line, "  loss %.4f", *loss);
   if (const double rate = status.tokens_per_second(); rate > 0) {
     absl::StrAppendFormat(&line, "  %.0f tokens/s", rate);
-    const double ideal = status.plan().prediction().compute_bound_tokens_per_second();
+    const double ideal = history.ComputeBoundTokensPerSecond();
     if (ideal > 0) absl::StrAppendFormat(&line, "  %.1f %% of ideal", 100 * rate / ideal);
     if (const double wire = WireBytesPerToken(history); wire > 0) absl::StrAppendFormat(&line, "  %.1f B/token", wire);
     if (!history.ended() && total > status.steps_done()) {

@@ -45,12 +45,25 @@ void AppendWire(const Json& report, std::string* text) {
   const double dense = report["dense_bf16_bytes_per_token"];
   for (const Json& boundary : report["wire_bytes_per_token"]) {
     const double forward = boundary["forward"], backward = boundary["backward"];
-    absl::StrAppendFormat(text, "  boundary %d       %.1f B/token forward, %.1f backward; dense bf16 %.0f",
-                          boundary["boundary"].get<int>(), forward, backward, dense);
+    const std::string name = boundary.contains("cluster") ? absl::StrCat(boundary["cluster"].dump(), ".") : "";
+    absl::StrAppendFormat(text, "  boundary %-8s%.1f B/token forward, %.1f backward; dense bf16 %.0f",
+                          absl::StrCat(name, boundary["boundary"].dump()), forward, backward, dense);
     if (forward + backward > 0) absl::StrAppendFormat(text, " (%.1f times as much)", 2 * dense / (forward + backward));
     absl::StrAppend(text, "\n");
   }
   absl::StrAppend(text, "  coordinator      saw ", report["coordinator_tensor_bytes"].dump(), " tensor bytes\n");
+}
+
+void AppendClusters(const Json& report, std::string* text) {
+  if (!report.contains("clusters")) return;
+  for (const Json& cluster : report["clusters"]) {
+    std::string members;
+    for (const Json& worker : cluster["workers"]) absl::StrAppend(&members, " ", worker.get<std::string>());
+    absl::StrAppendFormat(text, "  %-16s %d steps, loss %.4f, %.0f tokens/s (predicted %.0f); workers%s\n",
+                          cluster["name"].get<std::string>(), cluster["steps"].get<uint64_t>(),
+                          cluster["loss"].get<double>(), cluster["tokens_per_second"].get<double>(),
+                          cluster["predicted_tokens_per_second"].get<double>(), members);
+  }
 }
 
 void AppendWorkers(const Json& report, std::string* text) {
@@ -59,12 +72,13 @@ void AppendWorkers(const Json& report, std::string* text) {
     for (const auto& [reason, seconds] : worker["waiting_seconds"].items()) {
       absl::StrAppendFormat(&waiting, " %s %.1f s", reason, seconds.get<double>());
     }
-    absl::StrAppendFormat(text,
-                          "  worker %-8s  stage %d, units %d-%d, %.2f M parameters, %.0f MiB; busy %.1f s; waited%s\n",
-                          worker["name"].get<std::string>(), worker["stage"].get<int>(), worker["layers"][0].get<int>(),
-                          worker["layers"][1].get<int>() - 1, worker["parameters"].get<double>() / 1e6,
-                          worker["resident_bytes"].get<double>() / (1 << 20), worker["busy_seconds"].get<double>(),
-                          waiting.empty() ? " not at all" : waiting);
+    absl::StrAppendFormat(
+        text, "  worker %-8s  %sstage %d, units %d-%d, %.2f M parameters, %.0f MiB; busy %.1f s; waited%s\n",
+        worker["name"].get<std::string>(),
+        worker.contains("cluster") ? absl::StrCat("cluster ", worker["cluster"].dump(), ", ") : "",
+        worker["stage"].get<int>(), worker["layers"][0].get<int>(), worker["layers"][1].get<int>() - 1,
+        worker["parameters"].get<double>() / 1e6, worker["resident_bytes"].get<double>() / (1 << 20),
+        worker["busy_seconds"].get<double>(), waiting.empty() ? " not at all" : waiting);
   }
 }
 
@@ -78,6 +92,7 @@ std::string FormatRunReport(const Json& report) {
   AppendLosses(report, &text);
   AppendSpeed(report, &text);
   AppendWire(report, &text);
+  AppendClusters(report, &text);
   AppendWorkers(report, &text);
   if (report["skipped_steps"] != 0) absl::StrAppend(&text, "  skipped steps    ", report["skipped"].dump(), "\n");
   const std::string hash = report["weight_hash"], checkpoint = report["checkpoint_dir"];

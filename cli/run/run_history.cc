@@ -1,5 +1,9 @@
 #include "cli/run/run_history.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
 namespace stagecoach {
 namespace {
 
@@ -39,9 +43,15 @@ bool RunHistory::ended() const {
          latest_.state() == RUN_STATE_FAILED;
 }
 
+uint32_t RunHistory::num_clusters() const { return static_cast<uint32_t>(std::max(1, latest_.clusters_size())); }
+
+const Plan& RunHistory::plan(uint32_t cluster) const {
+  return latest_.clusters().empty() ? latest_.plan() : latest_.clusters(static_cast<int>(cluster)).plan();
+}
+
 uint64_t RunHistory::TokensPerStep() const {
   const ScheduleSpec& schedule = latest_.record().spec().schedule();
-  return uint64_t{schedule.microbatches()} * schedule.sequences() * schedule.sequence_tokens();
+  return uint64_t{num_clusters()} * schedule.microbatches() * schedule.sequences() * schedule.sequence_tokens();
 }
 
 uint64_t RunHistory::TokensTrained() const {
@@ -55,25 +65,46 @@ uint64_t RunHistory::EvaluationTokens() const {
          spec.schedule().sequence_tokens();
 }
 
-double RunHistory::ForwardWireBytesPerToken(uint32_t stage) const {
-  const WorkerRow* worker = WorkerOfStage(stage);
+double RunHistory::ForwardWireBytesPerToken(uint32_t cluster, uint32_t stage) const {
+  const WorkerRow* worker = WorkerOfStage(cluster, stage);
   if (worker == nullptr) return 0;
-  return PerToken(worker->counters().forward_wire_bytes(), TokensTrained() + EvaluationTokens());
+  return PerToken(worker->counters().forward_wire_bytes(), TokensTrained() / num_clusters() + EvaluationTokens());
 }
 
-double RunHistory::BackwardWireBytesPerToken(uint32_t stage) const {
-  const WorkerRow* worker = WorkerOfStage(stage + 1);
-  return worker == nullptr ? 0 : PerToken(worker->counters().backward_wire_bytes(), TokensTrained());
+double RunHistory::BackwardWireBytesPerToken(uint32_t cluster, uint32_t stage) const {
+  const WorkerRow* worker = WorkerOfStage(cluster, stage + 1);
+  return worker == nullptr ? 0 : PerToken(worker->counters().backward_wire_bytes(), TokensTrained() / num_clusters());
 }
 
-uint32_t RunHistory::num_boundaries() const {
-  const int stages = latest_.plan().stages_size();
+uint32_t RunHistory::num_boundaries(uint32_t cluster) const {
+  const int stages = plan(cluster).stages_size();
   return stages > 1 ? static_cast<uint32_t>(stages - 1) : 0;
 }
 
-const WorkerRow* RunHistory::WorkerOfStage(uint32_t stage) const {
+double RunHistory::PredictedTokensPerSecond() const {
+  double sum = 0;
+  for (uint32_t c = 0; c < num_clusters(); ++c) sum += plan(c).prediction().tokens_per_second();
+  return sum;
+}
+
+double RunHistory::ComputeBoundTokensPerSecond() const {
+  double sum = 0;
+  for (uint32_t c = 0; c < num_clusters(); ++c) sum += plan(c).prediction().compute_bound_tokens_per_second();
+  return sum;
+}
+
+std::vector<std::string> RunHistory::PlanLines() const {
+  std::vector<std::string> lines;
+  for (uint32_t c = 0; c < num_clusters(); ++c) {
+    const std::string prefix = num_clusters() > 1 ? absl::StrCat(plan(c).cluster(), ": ") : "";
+    for (const std::string& line : plan(c).explanation()) lines.push_back(prefix + line);
+  }
+  return lines;
+}
+
+const WorkerRow* RunHistory::WorkerOfStage(uint32_t cluster, uint32_t stage) const {
   for (const WorkerRow& worker : latest_.workers()) {
-    if (worker.assigned() && worker.stage() == stage) return &worker;
+    if (worker.assigned() && worker.cluster() == cluster && worker.stage() == stage) return &worker;
   }
   return nullptr;
 }

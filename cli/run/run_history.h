@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "protos/coordinator.pb.h"
 
@@ -25,16 +27,23 @@ class RunHistory {
   std::optional<double> ValidationLoss() const;
 
   bool ended() const;
-  uint64_t TokensPerStep() const;     // 0 before the plan is known
+  uint32_t num_clusters() const;
+  uint64_t TokensPerStep() const;     // of all clusters together; 0 before the plan is known
   uint64_t TokensTrained() const;     // in this life of the run
-  uint64_t EvaluationTokens() const;  // sent forward for evaluations in this life
-  // Sent across boundary `stage` -> `stage` + 1 per token, by the sockets' counters; forward counts evaluation tokens
-  // too.
-  double ForwardWireBytesPerToken(uint32_t stage) const;
-  double BackwardWireBytesPerToken(uint32_t stage) const;
-  uint32_t num_boundaries() const;
+  uint64_t EvaluationTokens() const;  // sent forward for evaluations in this life, by one cluster
+  const Plan& plan(uint32_t cluster) const;
+  // Sent across boundary `stage` -> `stage` + 1 of a cluster per token of that cluster, by the sockets' counters;
+  // forward counts evaluation tokens too.
+  double ForwardWireBytesPerToken(uint32_t cluster, uint32_t stage) const;
+  double BackwardWireBytesPerToken(uint32_t cluster, uint32_t stage) const;
+  uint32_t num_boundaries(uint32_t cluster) const;
+  // Tokens a second that the plans of all clusters promise, and what they would without links.
+  double PredictedTokensPerSecond() const;
+  double ComputeBoundTokensPerSecond() const;
+  // The explanations of all plans; with several clusters each line begins with the cluster's name.
+  std::vector<std::string> PlanLines() const;
   // Null if no worker has the stage.
-  const WorkerRow* WorkerOfStage(uint32_t stage) const;
+  const WorkerRow* WorkerOfStage(uint32_t cluster, uint32_t stage) const;
 
  private:
   bool empty_ = true;

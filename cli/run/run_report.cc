@@ -41,11 +41,15 @@ Json LossList(const RunHistory& history, const ReportContext& context) {
 
 Json Boundaries(const RunHistory& history) {
   Json boundaries = Json::array();
-  for (uint32_t i = 0; i < history.num_boundaries(); ++i) {
-    boundaries.push_back({{"boundary", i},
-                          {"cut", history.latest().plan().stages(static_cast<int>(i) + 1).first_unit()},
-                          {"forward", history.ForwardWireBytesPerToken(i)},
-                          {"backward", history.BackwardWireBytesPerToken(i)}});
+  for (uint32_t c = 0; c < history.num_clusters(); ++c) {
+    for (uint32_t i = 0; i < history.num_boundaries(c); ++i) {
+      Json row = {{"boundary", i},
+                  {"cut", history.plan(c).stages(static_cast<int>(i) + 1).first_unit()},
+                  {"forward", history.ForwardWireBytesPerToken(c, i)},
+                  {"backward", history.BackwardWireBytesPerToken(c, i)}};
+      if (history.num_clusters() > 1) row["cluster"] = c;
+      boundaries.push_back(std::move(row));
+    }
   }
   return boundaries;
 }
@@ -53,7 +57,7 @@ Json Boundaries(const RunHistory& history) {
 // Of stage 0: the version rule gives every stage the same.
 Json StalenessHistogram(const RunHistory& history) {
   Json histogram = Json::object();
-  if (const WorkerRow* worker = history.WorkerOfStage(0); worker != nullptr) {
+  if (const WorkerRow* worker = history.WorkerOfStage(0, 0); worker != nullptr) {
     const std::map<uint32_t, uint64_t> sorted(worker->counters().staleness().begin(),
                                               worker->counters().staleness().end());
     for (const auto& [lag, microbatches] : sorted) histogram[absl::StrCat(lag)] = microbatches;
@@ -71,17 +75,41 @@ Json Workers(const RunHistory& history) {
     for (const auto& [reason, seconds] : sorted) waiting[reason] = seconds;
     Json rejected = Json::object();
     for (const auto& [reason, count] : worker.counters().rejected_frames()) rejected[reason] = count;
-    workers.push_back({{"name", worker.name()},
-                       {"device", worker.device()},
-                       {"stage", worker.stage()},
-                       {"layers", {worker.first_unit(), worker.end_unit()}},
-                       {"parameters", worker.parameters()},
-                       {"resident_bytes", worker.counters().resident_bytes()},
-                       {"busy_seconds", worker.counters().busy_seconds()},
-                       {"waiting_seconds", waiting},
-                       {"rejected_frames", rejected}});
+    Json row = {{"name", worker.name()},
+                {"device", worker.device()},
+                {"stage", worker.stage()},
+                {"layers", {worker.first_unit(), worker.end_unit()}},
+                {"parameters", worker.parameters()},
+                {"resident_bytes", worker.counters().resident_bytes()},
+                {"busy_seconds", worker.counters().busy_seconds()},
+                {"waiting_seconds", waiting},
+                {"rejected_frames", rejected}};
+    if (history.num_clusters() > 1) row["cluster"] = worker.cluster();
+    workers.push_back(std::move(row));
   }
   return workers;
+}
+
+// Only with several clusters.
+Json Clusters(const RunHistory& history) {
+  Json clusters = Json::array();
+  for (const ClusterStatus& cluster : history.latest().clusters()) {
+    Json members = Json::array(), cuts = Json::array();
+    for (const StageAssignment& stage : cluster.plan().stages()) {
+      members.push_back(stage.worker());
+      if (stage.stage() > 0) cuts.push_back(stage.first_unit());
+    }
+    clusters.push_back({{"name", cluster.name()},
+                        {"workers", members},
+                        {"cuts", cuts},
+                        {"steps", cluster.steps_done()},
+                        {"loss", cluster.loss()},
+                        {"tokens_per_second", cluster.tokens_per_second()},
+                        {"predicted_tokens_per_second", cluster.plan().prediction().tokens_per_second()},
+                        {"skipped_steps", cluster.skipped_steps()},
+                        {"weight_hash", cluster.weight_hash()}});
+  }
+  return clusters;
 }
 
 }  // namespace
@@ -118,8 +146,8 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   report["validation_loss"] = OrNull(history.ValidationLoss());
   report["bigram_loss"] = bigram > 0 ? Json(bigram) : Json(nullptr);
   report["tokens_per_second"] = status.tokens_per_second();
-  report["predicted_tokens_per_second"] = prediction.tokens_per_second();
-  report["compute_bound_tokens_per_second"] = prediction.compute_bound_tokens_per_second();
+  report["predicted_tokens_per_second"] = history.PredictedTokensPerSecond();
+  report["compute_bound_tokens_per_second"] = history.ComputeBoundTokensPerSecond();
   report["bottleneck"] = prediction.bottleneck();
   report["links"] = context.link_profile;
   report["microbatches_per_step"] = m;
@@ -134,8 +162,8 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   report["skipped_steps"] = status.skipped_steps();
   report["skipped"] = skipped;
   report["workers"] = Workers(history);
-  report["plan"] =
-      Json(std::vector<std::string>(status.plan().explanation().begin(), status.plan().explanation().end()));
+  if (!status.clusters().empty()) report["clusters"] = Clusters(history);
+  report["plan"] = Json(history.PlanLines());
   return report;
 }
 

@@ -37,7 +37,7 @@ class Follower {
   void ShowPlan() {
     if (plan_epoch_ == history_->latest().plan().epoch() || history_->latest().plan().explanation().empty()) return;
     plan_epoch_ = history_->latest().plan().epoch();
-    for (const std::string& line : history_->latest().plan().explanation()) printer_->Note(line);
+    for (const std::string& line : history_->PlanLines()) printer_->Note(line);
   }
 
   absl::Status CheckInterrupt() {

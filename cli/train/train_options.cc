@@ -71,6 +71,19 @@ absl::Status CheckFlags(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckClusters(const TrainOptions& options, const RunSpec& spec) {
+  const uint32_t clusters = spec.averaging().clusters();
+  if (clusters > options.workers) {
+    return absl::InvalidArgumentError(absl::StrCat(options.clusters ? "--clusters" : "averaging.clusters", ": ",
+                                                   clusters, " clusters need at least as many --workers, got ",
+                                                   options.workers));
+  }
+  if (clusters > 1 && options.resume) {
+    return absl::InvalidArgumentError("--resume: a run of several clusters cannot be resumed");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
@@ -83,6 +96,7 @@ absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
   RETURN_IF_ERROR(Override(&spec, "--schedule", "schedule.kind", options.schedule));
   RETURN_IF_ERROR(Override(&spec, "--j", "schedule.j", options.j == "auto" ? "-1" : options.j));
   RETURN_IF_ERROR(Override(&spec, "--wire", "wire.format", options.wire));
+  RETURN_IF_ERROR(Override(&spec, "--clusters", "averaging.clusters", options.clusters));
   if (!options.data.empty()) {
     spec.mutable_data()->set_path(options.data);
   } else if (options.resume || !options.like.empty()) {
@@ -105,6 +119,7 @@ absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
   RETURN_IF_ERROR(CheckRunDir(options, run_dir));
   spec.set_run_dir(run_dir);
   RETURN_IF_ERROR(PlaceSpecError(ValidateRunSpec(spec), options.config, lines));
+  RETURN_IF_ERROR(CheckClusters(options, spec));
   return spec;
 }
 

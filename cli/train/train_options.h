@@ -18,7 +18,7 @@ struct TrainOptions {
   uint32_t workers = 4;
   std::string links = "none";
   // As written; checked like the keys of the file.
-  std::optional<std::string> steps, seed, schedule, j, wire, threads;
+  std::optional<std::string> steps, seed, schedule, j, wire, threads, clusters;
   std::string run_dir;  // empty: of the file, else runs/NAME-N
   uint64_t stop_after = 0;
   bool resume = false;

@@ -77,21 +77,29 @@ std::vector<uint64_t> CheckpointFolders(const std::string& run_dir) {
   return steps;
 }
 
-// Units 0..n-1 in order, each under the name that the server gives it: a manifest can point nowhere else.
+uint32_t NumClusters(const CheckpointManifest& manifest) {
+  return static_cast<uint32_t>(std::max(1, manifest.record().clusters_size()));
+}
+
+// Units 0..n-1 of every cluster in order, each under the name that the server gives it: a manifest can point nowhere
+// else.
 absl::Status CheckFileList(const CheckpointManifest& manifest, const std::string& where) {
   if (manifest.files().empty()) return absl::DataLossError(absl::StrCat(where, ": the manifest lists no files"));
   const uint64_t layers = manifest.record().spec().model().layers();
-  if (layers > 0 && static_cast<uint64_t>(manifest.files_size()) != layers + 2) {
-    return absl::DataLossError(absl::StrCat(where, ": the manifest lists ", manifest.files_size(),
-                                            " files for a model of ", layers, " layers, which has ", layers + 2,
-                                            " units"));
+  const uint32_t clusters = NumClusters(manifest);
+  if (layers > 0 && static_cast<uint64_t>(manifest.files_size()) != clusters * (layers + 2)) {
+    return absl::DataLossError(absl::StrCat(
+        where, ": the manifest lists ", manifest.files_size(), " files for a model of ", layers, " layers, which has ",
+        layers + 2, " units", clusters > 1 ? absl::StrCat(", in ", clusters, " clusters") : ""));
   }
+  const uint32_t units = static_cast<uint32_t>(manifest.files_size()) / clusters;
   for (int i = 0; i < manifest.files_size(); ++i) {
     const CheckpointFile& file = manifest.files(i);
-    const auto unit = static_cast<uint32_t>(i);
-    if (file.unit() != unit || file.name() != LayerFileName(unit)) {
+    const uint32_t cluster = static_cast<uint32_t>(i) / units, unit = static_cast<uint32_t>(i) % units;
+    const std::string name = CheckpointFileName(cluster, clusters, unit);
+    if (file.cluster() != cluster || file.unit() != unit || file.name() != name) {
       return absl::DataLossError(
-          absl::StrCat(where, ": entry ", i, " of the manifest must be unit ", i, " in ", LayerFileName(unit)));
+          absl::StrCat(where, ": entry ", i, " of the manifest must be unit ", unit, " in ", name));
     }
   }
   return absl::OkStatus();
@@ -128,6 +136,15 @@ std::string CheckpointDir(const std::string& run_dir, uint64_t step) {
 
 std::string LayerFileName(uint32_t unit) { return absl::StrFormat("layer-%04u.safetensors", unit); }
 
+std::string ClusterFolder(uint32_t cluster, uint32_t num_clusters) {
+  return num_clusters > 1 ? absl::StrCat("cluster-", cluster) : "";
+}
+
+std::string CheckpointFileName(uint32_t cluster, uint32_t num_clusters, uint32_t unit) {
+  const std::string folder = ClusterFolder(cluster, num_clusters);
+  return folder.empty() ? LayerFileName(unit) : absl::StrCat(folder, "/", LayerFileName(unit));
+}
+
 absl::StatusOr<std::string> WriteFileDurably(const std::string& dir, const std::string& name, absl::string_view bytes,
                                              FileOperations& files) {
   RETURN_IF_ERROR(WriteDurably(files, dir, name, bytes));
@@ -148,12 +165,23 @@ absl::Status CommitCheckpoint(const std::string& run_dir, CheckpointManifest man
         absl::StrCat("a manifest of ", text.size(), " bytes is above the limit of ", kMaxJsonBytes));
   }
   RemoveAbandonedFiles(files, folder);
+  for (uint32_t c = 0; NumClusters(manifest) > 1 && c < NumClusters(manifest); ++c) {
+    RemoveAbandonedFiles(files, absl::StrCat(folder, "/", ClusterFolder(c, NumClusters(manifest))));
+  }
   return WriteDurably(files, folder, kManifestName, text);
 }
 
 std::string WeightHash(const CheckpointManifest& manifest) {
   Sha256 hash;
   for (const CheckpointFile& file : manifest.files()) hash.Update(file.weights_sha256());
+  return hash.FinishHex();
+}
+
+std::string ClusterWeightHash(const CheckpointManifest& manifest, uint32_t cluster) {
+  Sha256 hash;
+  for (const CheckpointFile& file : manifest.files()) {
+    if (file.cluster() == cluster) hash.Update(file.weights_sha256());
+  }
   return hash.FinishHex();
 }
 

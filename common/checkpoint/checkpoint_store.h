@@ -1,4 +1,6 @@
-// Checkpoints of a run on disk: run_dir/checkpoints/step-000000123/{layer-0003.safetensors..., manifest.json}.
+// Checkpoints of a run on disk: run_dir/checkpoints/step-000000123/{layer-0003.safetensors..., manifest.json}. With
+// several clusters each has a folder of layer files in there (cluster-0, cluster-1, ...), and the one manifest lists
+// all.
 //
 // Every file: temporary name in the same folder, write, fsync, rename, fsync of the folder. The manifest is written
 // last and is the commit: a folder without one is incomplete and ignored. The newest `keep` complete ones stay.
@@ -21,6 +23,10 @@ namespace stagecoach {
 std::string CheckpointsDir(const std::string& run_dir);
 std::string CheckpointDir(const std::string& run_dir, uint64_t step);
 std::string LayerFileName(uint32_t unit);  // layer-0003.safetensors
+// Folder of a cluster's layer files inside that of the checkpoint: "cluster-1", empty in a run of one cluster.
+std::string ClusterFolder(uint32_t cluster, uint32_t num_clusters);
+// Name of a layer file in the manifest: the two together.
+std::string CheckpointFileName(uint32_t cluster, uint32_t num_clusters, uint32_t unit);
 
 // Writes bytes to dir/name durably, creating dir. Returns the SHA-256 in hex.
 absl::StatusOr<std::string> WriteFileDurably(const std::string& dir, const std::string& name, absl::string_view bytes,
@@ -30,8 +36,9 @@ absl::StatusOr<std::string> WriteFileDurably(const std::string& dir, const std::
 absl::Status CommitCheckpoint(const std::string& run_dir, CheckpointManifest manifest,
                               FileOperations& files = SystemFiles());
 
-// SHA-256 over the weights_sha256 strings in unit order.
+// SHA-256 over the weights_sha256 strings in the order of files; of one cluster's files alone.
 std::string WeightHash(const CheckpointManifest& manifest);
+std::string ClusterWeightHash(const CheckpointManifest& manifest, uint32_t cluster);
 
 // Steps of all complete checkpoints (a readable manifest), ascending.
 std::vector<uint64_t> CompleteCheckpoints(const std::string& run_dir);

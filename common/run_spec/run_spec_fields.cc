@@ -134,6 +134,8 @@ const std::vector<FieldRule>& RunSpecFields() {
       {"evaluation.microbatches", 0, 65536, false, false, false, "0..65536; 0 = no evaluation", "8"},
       {"checkpoint.every_steps", 0, 1e9, false, false, false, "0..1000000000; 0 = only at the end", "0"},
       {"checkpoint.keep", 1, 1000, false, false, false, "1..1000", "3"},
+      {"averaging.clusters", 1, 64, false, false, false, "1..64", "1"},
+      {"averaging.every_steps", 1, 1e9, false, false, false, "1..1000000000", "100"},
       {"run_dir", 0, 0, false, false, true, "a folder that every worker reaches by this path", "required"},
   };
   return *rules;

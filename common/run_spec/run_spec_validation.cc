@@ -140,6 +140,13 @@ absl::Status CheckSchedule(const RunSpec& original, const RunSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAveraging(const RunSpec& spec) {
+  if (spec.averaging().clusters() > 1 && spec.schedule().kind() == SCHEDULE_KIND_PIPEDREAM) {
+    return Invalid("averaging.clusters", "above 1 is not possible with schedule.kind: pipedream");
+  }
+  return absl::OkStatus();
+}
+
 uint32_t RoundUp(uint64_t value, uint64_t multiple) {
   return static_cast<uint32_t>((value + multiple - 1) / multiple * multiple);
 }
@@ -189,7 +196,8 @@ absl::Status ValidateRunSpec(const RunSpec& spec) {
   RunSpec filled = spec;
   FillDefaults(&filled, 0);
   RETURN_IF_ERROR(CheckModel(filled.model(), filled.schedule().sequence_tokens()));
-  return CheckSchedule(spec, filled);
+  RETURN_IF_ERROR(CheckSchedule(spec, filled));
+  return CheckAveraging(filled);
 }
 
 void FillDefaults(RunSpec* spec, uint32_t vocabulary) {
@@ -213,6 +221,13 @@ void FillDefaults(RunSpec* spec, uint32_t vocabulary) {
   }
   if (!spec->evaluation().has_microbatches()) spec->mutable_evaluation()->set_microbatches(8);
   if (spec->checkpoint().keep() == 0) spec->mutable_checkpoint()->set_keep(3);
+  // A run of one cluster has no averaging, and its record does not speak of it.
+  AveragingSpec* averaging = spec->mutable_averaging();
+  if (averaging->clusters() <= 1) {
+    spec->clear_averaging();
+  } else if (averaging->every_steps() == 0) {
+    averaging->set_every_steps(100);
+  }
 }
 
 void FillPlannedDefaults(RunSpec* spec, uint32_t microbatches, uint32_t j, bool delayed) {

@@ -15,7 +15,7 @@ bool IsHexDigest(const std::string& text) {
 }  // namespace
 
 absl::Status CheckpointAssembly::OnPart(const CheckpointPartFact& part) {
-  if (part.unit >= num_units_) {
+  if (part.unit >= num_units_ || part.cluster >= num_clusters_) {
     return absl::InvalidArgumentError(
         absl::StrCat("checkpoint part of unit ", part.unit, ", the model has ", num_units_));
   }
@@ -31,16 +31,16 @@ absl::Status CheckpointAssembly::OnPart(const CheckpointPartFact& part) {
     return absl::InvalidArgumentError(absl::StrCat("checkpoint part of step ", part.step, ", unit ", part.unit,
                                                    ": its file name or hash is malformed"));
   }
-  open_[part.step][part.unit] = part;
+  open_[part.step][{part.cluster, part.unit}] = part;
   while (open_.size() > kMaxOpen) open_.erase(open_.begin());
   return absl::OkStatus();
 }
 
 std::optional<std::vector<CheckpointPartFact>> CheckpointAssembly::TakeComplete(uint64_t steps_reported) {
   for (auto it = open_.begin(); it != open_.end() && it->first <= steps_reported; ++it) {
-    if (it->second.size() != num_units_) continue;
+    if (it->second.size() != size_t{num_units_} * num_clusters_) continue;
     std::vector<CheckpointPartFact> parts;
-    for (auto& [unit, part] : it->second) parts.push_back(std::move(part));
+    for (auto& [place, part] : it->second) parts.push_back(std::move(part));
     open_.erase(it);
     return parts;
   }

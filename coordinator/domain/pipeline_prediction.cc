@@ -47,6 +47,13 @@ PipelineSpeed PredictSpeed(const PipelineCosts& costs) {
     host.cores = std::max(1u, stage.cores);
     host.threads += costs.threads;
   }
+  for (const StageCost& stage : costs.neighbours) {
+    const auto host = hosts.find(stage.host);
+    if (host == hosts.end()) continue;
+    host->second.work_seconds += (stage.forward_seconds + stage.backward_seconds) * costs.threads;
+    host->second.update_seconds += stage.update_seconds * costs.threads;
+    host->second.threads += costs.threads;
+  }
   const double slowest_worker = speed.microbatch_seconds;
   for (const auto& [name, host] : hosts) {
     Raise(host.work_seconds / host.cores,

@@ -32,6 +32,9 @@ struct PipelineCosts {
   std::vector<LinkCost> links;  // stages - 1, top to bottom
   double frame_bytes = 0;       // of one boundary and microbatch, each direction
   uint32_t threads = 1;
+  // Stages of other clusters of the run: where they share a host with this one, they share its cores. They count as
+  // doing microbatches at the same rate.
+  std::vector<StageCost> neighbours;
 };
 
 struct PipelineSpeed {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/cluster_rules.h"
 
 namespace stagecoach {
 namespace {
@@ -24,20 +25,46 @@ bool RunMachine::IsMember(absl::string_view worker) const {
   return std::find(members_.begin(), members_.end(), std::string(worker)) != members_.end();
 }
 
-std::string RunMachine::StageName(absl::string_view worker) const {
+RunMachine::Place RunMachine::PlaceOf(absl::string_view worker) const {
   const auto found = std::find(members_.begin(), members_.end(), std::string(worker));
-  return absl::StrCat("worker ", worker, " (stage ", found - members_.begin(), ")");
+  Place place{0, static_cast<size_t>(found - members_.begin())};
+  while (place.cluster < cluster_sizes_.size() && place.stage >= cluster_sizes_[place.cluster]) {
+    place.stage -= cluster_sizes_[place.cluster++];
+  }
+  return place;
+}
+
+std::string RunMachine::StageName(absl::string_view worker) const {
+  const Place place = PlaceOf(worker);
+  return absl::StrCat("worker ", worker, " (",
+                      cluster_sizes_.size() > 1 ? absl::StrCat("cluster ", place.cluster, ", ") : "", "stage ",
+                      place.stage, ")");
+}
+
+// Equal sizes, and the links of each pipeline.
+void RunMachine::SplitMembers() {
+  cluster_sizes_ = EqualClusterSizes(members_.size(), options_.clusters);
+  size_t first = 0;
+  for (const size_t size : cluster_sizes_) {
+    for (size_t i = first; i + 1 < first + size; ++i) {
+      links_to_probe_.emplace_back(members_[i], members_[i + 1]);
+      links_to_probe_.emplace_back(members_[i + 1], members_[i]);
+    }
+    first += size;
+  }
 }
 
 RunEffects RunMachine::OnFreeWorkers(MonoTime now, const std::vector<std::string>& free) {
   if (phase_ != RunPhase::kWaiting) return {};
-  const size_t wanted = options_.workers_wanted == 0 ? 1 : options_.workers_wanted;
+  const size_t wanted = options_.workers_wanted == 0 ? options_.clusters : options_.workers_wanted;
   if (free.size() < wanted) {
     detail_ = absl::StrCat("waits for workers: ", free.size(), " of ", wanted, " are there");
     return {};
   }
   const size_t limit = options_.workers_wanted == 0 ? free.size() : wanted;
-  members_.assign(free.begin(), free.begin() + static_cast<ptrdiff_t>(std::min<size_t>(limit, options_.max_stages)));
+  const size_t most = size_t{options_.max_stages} * options_.clusters;
+  members_.assign(free.begin(), free.begin() + static_cast<ptrdiff_t>(std::min(limit, most)));
+  SplitMembers();
   next_probe_ = 0;
   return NextProbe(now);
 }
@@ -48,10 +75,8 @@ RunEffects RunMachine::NextProbe(MonoTime now) {
     Enter(now, RunPhase::kMeasuring, absl::StrCat("measures worker ", members_[index]), options_.probe_timeout);
     return {ProbeWorkerEffect{members_[index]}};
   }
-  const size_t link = (index - workers) / 2;
-  if (link + 1 < workers) {
-    const bool down = (index - workers) % 2 == 0;
-    const std::string &from = members_[down ? link : link + 1], &to = members_[down ? link + 1 : link];
+  if (index - workers < links_to_probe_.size()) {
+    const auto& [from, to] = links_to_probe_[index - workers];
     Enter(now, RunPhase::kMeasuring, absl::StrCat("measures link ", from, " -> ", to), options_.link_timeout);
     return {ProbeLinkEffect{from, to}};
   }
@@ -100,6 +125,16 @@ RunEffects RunMachine::OnProgress(MonoTime now) {
   const bool moving = phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping;
   if (moving && finished_.size() < members_.size()) deadline_ = now + options_.stall_timeout;
   return {};
+}
+
+RunEffects RunMachine::OnStopPoint(MonoTime now, absl::string_view worker, uint64_t step) {
+  if (phase_ != RunPhase::kStopping || cluster_sizes_.size() < 2 || !IsMember(worker)) return {};
+  if (PlaceOf(worker).stage != 0 || !stop_points_.emplace(std::string(worker), step).second) return {};
+  if (stop_points_.size() < cluster_sizes_.size()) return {};
+  uint64_t last = 0;
+  for (const auto& [name, point] : stop_points_) last = std::max(last, point);
+  deadline_ = now + options_.stall_timeout;
+  return {EndAfterEffect{last}};
 }
 
 RunEffects RunMachine::OnStageFinished(MonoTime now, absl::string_view worker, uint64_t steps) {

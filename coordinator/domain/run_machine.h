@@ -6,6 +6,9 @@
 //   any --stop asked before RUNNING--> STOPPED
 //   any --a worker of the run is lost, a stage or a step of this list fails or takes too long--> FAILED
 //
+// Several clusters in one run share this life: it begins when the stages of all are ready, ends when all have finished
+// after the same step, and a worker lost anywhere ends it.
+//
 // A stage that fails because of a neighbour is given kBlameGrace: if that neighbour turns out to be lost, the error
 // names it and not the messenger.
 //
@@ -18,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -41,13 +45,16 @@ struct MakePlanEffect {
 };
 struct AssignStagesEffect {};
 struct StartStagesEffect {};
-struct RequestStopEffect {};  // graceful, through stage 0
+struct RequestStopEffect {};  // graceful, through stage 0; several clusters: ask each stage 0 to hold
+struct EndAfterEffect {
+  uint64_t step = 0;
+};  // several clusters: what all stages 0 hold at, the largest
 struct ReleaseEffect {
   std::string reason;
 };  // all members that are still there
 struct EndedEffect {};
 using RunEffect = std::variant<ProbeWorkerEffect, ProbeLinkEffect, MakePlanEffect, AssignStagesEffect,
-                               StartStagesEffect, RequestStopEffect, ReleaseEffect, EndedEffect>;
+                               StartStagesEffect, RequestStopEffect, EndAfterEffect, ReleaseEffect, EndedEffect>;
 using RunEffects = std::vector<RunEffect>;
 
 class RunMachine {
@@ -55,6 +62,7 @@ class RunMachine {
   struct Options {
     uint32_t workers_wanted = 0;  // 0 = all that are free when there is at least one
     uint32_t max_stages = 1;      // cuts + 1 that the model allows
+    uint32_t clusters = 1;        // the workers are split over so many
     uint64_t total_steps = 1;
     Duration probe_timeout = std::chrono::seconds(180);   // a large block on a slow CPU: 7 passes
     Duration link_timeout = std::chrono::seconds(60);     // 30 s of traffic and the dialling
@@ -73,7 +81,8 @@ class RunMachine {
   RunEffects OnPlanned(MonoTime now, uint64_t total_steps);
   RunEffects OnPlanFailed(MonoTime now, absl::string_view error);
   RunEffects OnStageReady(MonoTime now, absl::string_view worker);
-  RunEffects OnProgress(MonoTime now);  // any stage did anything
+  RunEffects OnProgress(MonoTime now);                                            // any stage did anything
+  RunEffects OnStopPoint(MonoTime now, absl::string_view worker, uint64_t step);  // a stage 0 holds there
   RunEffects OnStageFinished(MonoTime now, absl::string_view worker, uint64_t steps);
   RunEffects OnStageFailed(MonoTime now, absl::string_view worker, absl::string_view error, absl::string_view peer);
   RunEffects OnCheckpointCommitted(MonoTime now, uint64_t step);
@@ -87,7 +96,14 @@ class RunMachine {
   bool ended() const { return phase_ >= RunPhase::kFinished; }
   // What it waits for, or why it ended.
   const std::string& detail() const { return detail_; }
-  const std::vector<std::string>& members() const { return members_; }  // in pipeline order; empty while WAITING
+  // In pipeline order, cluster after cluster; empty while WAITING.
+  const std::vector<std::string>& members() const { return members_; }
+  // Workers of each cluster: their sum is the number of members.
+  const std::vector<size_t>& cluster_sizes() const { return cluster_sizes_; }
+  struct Place {
+    size_t cluster = 0, stage = 0;
+  };
+  Place PlaceOf(absl::string_view worker) const;  // precondition: a member
   bool IsMember(absl::string_view worker) const;
 
  private:
@@ -96,6 +112,7 @@ class RunMachine {
     std::string peer, error;
   };
 
+  void SplitMembers();
   RunEffects NextProbe(MonoTime now);
   RunEffects Fail(absl::string_view error);
   RunEffects EndWhenComplete(MonoTime now);
@@ -106,7 +123,10 @@ class RunMachine {
   RunPhase phase_ = RunPhase::kWaiting;
   std::string detail_ = "waits for workers";
   std::vector<std::string> members_;
-  size_t next_probe_ = 0;  // members, then links both ways
+  std::vector<size_t> cluster_sizes_;
+  std::vector<std::pair<std::string, std::string>> links_to_probe_;  // inside clusters, both ways
+  size_t next_probe_ = 0;                                            // members, then links
+  std::map<std::string, uint64_t> stop_points_;                      // by stage 0
   std::set<std::string> ready_;
   std::map<std::string, uint64_t> finished_;
   std::optional<uint64_t> committed_;

@@ -18,8 +18,11 @@
 namespace stagecoach {
 namespace {
 
-constexpr uint32_t kProbeMicrobatches = 8;  // the share of an update in a microbatch's time before M is known
-constexpr double kFrameHeaderBytes = 64;    // 01 section 9
+constexpr uint32_t kProbeMicrobatches = 8;   // the share of an update in a microbatch's time before M is known
+constexpr double kFrameHeaderBytes = 64;     // 01 section 9
+constexpr uint32_t kMaxMicrobatches = 4096;  // of the run spec
+
+std::string ClusterName(size_t cluster) { return absl::StrCat("cluster-", cluster); }
 
 uint32_t NumUnits(const ModelSpec& model) { return model.layers() + 2; }
 
@@ -152,19 +155,75 @@ ScheduleChoice KeptSchedule(const RunRecord& earlier, const PipelineSpeed& speed
   return choice;
 }
 
-absl::StatusOr<Partition> ChooseCuts(const RunInputs& inputs, const PartitionProblem& problem,
+// One cluster of the run while it is planned.
+struct ClusterDraft {
+  Measurements measured;
+  Partition partition;
+  PipelineCosts costs;
+  PipelineSpeed speed;
+  ScheduleChoice schedule;
+};
+
+std::vector<ClusterDraft> SplitClusters(const Measurements& measured) {
+  std::vector<size_t> sizes = measured.cluster_sizes;
+  if (sizes.empty()) sizes.push_back(measured.workers.size());
+  std::vector<ClusterDraft> drafts;
+  auto next = measured.workers.begin();
+  for (const size_t size : sizes) {
+    Measurements& own = drafts.emplace_back().measured;
+    own.workers.assign(next, next + static_cast<ptrdiff_t>(size));
+    own.probes = measured.probes;
+    own.links = measured.links;
+    next += static_cast<ptrdiff_t>(size);
+  }
+  return drafts;
+}
+
+// The longest pipeline decides M and J for all; windows are each cluster's own.
+absl::Status NewSchedules(const RunSpec& spec, std::vector<ClusterDraft>* drafts) {
+  RunSpec common = spec;
+  const auto choose_all = [&]() -> absl::Status {
+    for (ClusterDraft& draft : *drafts) {
+      ASSIGN_OR_RETURN(draft.schedule, NewSchedule(common, draft.speed));
+    }
+    return absl::OkStatus();
+  };
+  if (drafts->size() > 1 && common.schedule().microbatches() == 0) {
+    uint32_t longest = 1;
+    for (const ClusterDraft& draft : *drafts) longest = std::max(longest, draft.speed.windows[0]);
+    common.mutable_schedule()->set_microbatches(std::min(2 * longest, kMaxMicrobatches));
+  }
+  RETURN_IF_ERROR(choose_all());
+  if (drafts->size() == 1 || KindOf(spec) != ScheduleName::kFd2bw) return absl::OkStatus();
+  uint32_t j = 0;
+  for (const ClusterDraft& draft : *drafts) j = std::max(j, draft.schedule.j);
+  common.mutable_schedule()->set_j(j);
+  return choose_all();
+}
+
+// With several clusters the cuts are arithmetic too: what is averaged with whom follows from them.
+std::vector<uint32_t> EarlierCuts(const RunRecord& earlier, size_t cluster) {
+  if (earlier.clusters().empty()) return {earlier.cuts().begin(), earlier.cuts().end()};
+  const ClusterRecord& row = earlier.clusters(static_cast<int>(cluster));
+  return {row.cuts().begin(), row.cuts().end()};
+}
+
+absl::StatusOr<Partition> ChooseCuts(const RunInputs& inputs, const PartitionProblem& problem, size_t cluster,
                                      std::vector<std::string>* notes) {
   if (!inputs.earlier) return PartitionStages(problem);
-  const std::vector<uint32_t> cuts(inputs.earlier->cuts().begin(), inputs.earlier->cuts().end());
+  const std::vector<uint32_t> cuts = EarlierCuts(*inputs.earlier, cluster);
   const bool same_count = cuts.size() + 1 == problem.workers.size();
   // Delays are fixed for each stage, and a quantised wire rounds where the cuts are: there the cuts are arithmetic.
-  const bool movable =
-      inputs.checkpoint && inputs.spec.wire().format() == WIRE_FORMAT_FP32 && inputs.earlier->stage_delays().empty();
+  const bool movable = inputs.checkpoint && inputs.spec.wire().format() == WIRE_FORMAT_FP32 &&
+                       inputs.earlier->stage_delays().empty() && inputs.earlier->clusters().empty();
   if (!same_count && !movable) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the earlier run has ", cuts.size() + 1, " stages, there are ", problem.workers.size(),
-                     " workers; use as many workers as stages",
-                     inputs.checkpoint ? " (another number is only possible with wire.format: fp32)" : ""));
+        absl::StrCat("the earlier run has ", cuts.size() + 1, " stages, there are ", problem.workers.size(), " workers",
+                     inputs.earlier->clusters().empty() ? "" : absl::StrCat(" in cluster ", cluster),
+                     "; use as many workers as stages",
+                     inputs.checkpoint && inputs.earlier->clusters().empty()
+                         ? " (another number is only possible with wire.format: fp32)"
+                         : ""));
   }
   if (same_count) {
     auto kept = EvaluateCuts(problem, cuts);
@@ -174,8 +233,30 @@ absl::StatusOr<Partition> ChooseCuts(const RunInputs& inputs, const PartitionPro
   return PartitionStages(problem);
 }
 
-void FillRecord(const RunInputs& inputs, const Measurements& measured, const Partition& partition,
-                const ScheduleChoice& schedule, RunRecord* record) {
+// Cuts and codecs: of the run if it has one cluster, else a row for each.
+void FillCuts(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts, RunRecord* record) {
+  record->clear_codecs();
+  record->clear_clusters();
+  if (drafts.size() == 1) {
+    const std::vector<uint32_t>& cuts = drafts[0].partition.cuts;
+    record->mutable_cuts()->Assign(cuts.begin(), cuts.end());
+    for (size_t i = 0; i < cuts.size(); ++i) record->add_codecs(inputs.spec.wire().format());
+    return;
+  }
+  record->clear_cuts();
+  for (size_t c = 0; c < drafts.size(); ++c) {
+    const std::vector<uint32_t>& cuts = drafts[c].partition.cuts;
+    ClusterRecord* row = record->add_clusters();
+    row->set_name(ClusterName(c));
+    row->mutable_cuts()->Assign(cuts.begin(), cuts.end());
+    for (size_t i = 0; i < cuts.size(); ++i) row->add_codecs(inputs.spec.wire().format());
+    row->set_steps_per_round(inputs.spec.averaging().every_steps());
+  }
+}
+
+void FillRecord(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts, RunRecord* record) {
+  const Measurements& measured = drafts[0].measured;
+  const ScheduleChoice& schedule = drafts[0].schedule;
   if (inputs.earlier) {
     *record = *inputs.earlier;
     *record->mutable_spec() = inputs.spec;
@@ -201,9 +282,7 @@ void FillRecord(const RunInputs& inputs, const Measurements& measured, const Par
     record->set_torch_version(measured.workers[0].torch_version);
     record->set_cpu_capability(measured.workers[0].cpu_capability);
   }
-  record->mutable_cuts()->Assign(partition.cuts.begin(), partition.cuts.end());
-  record->clear_codecs();
-  for (size_t i = 0; i < partition.cuts.size(); ++i) record->add_codecs(inputs.spec.wire().format());
+  FillCuts(inputs, drafts, record);
   record->mutable_shards()->Assign(inputs.shards.begin(), inputs.shards.end());
   record->set_data_tokens(inputs.data_tokens);
   record->set_training_windows(inputs.training_windows);
@@ -211,10 +290,10 @@ void FillRecord(const RunInputs& inputs, const Measurements& measured, const Par
   record->set_bigram_loss(inputs.bigram_loss);
 }
 
-void FillPlan(const RunInputs& inputs, const Measurements& measured, const Partition& partition,
-              const ScheduleChoice& schedule, uint64_t epoch, Plan* plan) {
+void FillPlan(const RunInputs& inputs, const ClusterDraft& draft, size_t cluster, uint64_t epoch, Plan* plan) {
+  const auto& [measured, partition, costs, speed, schedule] = draft;
   plan->set_run(inputs.spec.name());
-  plan->set_cluster("cluster-0");
+  plan->set_cluster(ClusterName(cluster));
   plan->set_epoch(epoch);
   for (size_t i = 0; i < measured.workers.size(); ++i) {
     const WorkerDescription& worker = measured.workers[i];
@@ -281,26 +360,45 @@ RunSpec ProbeSpec(const RunInputs& inputs) {
 absl::StatusOr<BuiltPlan> BuildPlan(const RunInputs& inputs, const Measurements& measured, uint64_t epoch) {
   BuiltPlan built;
   std::vector<std::string> notes = inputs.notes;
-  const PartitionProblem problem = MakeProblem(inputs.spec, measured);
-  ASSIGN_OR_RETURN(const Partition partition, ChooseCuts(inputs, problem, &notes));
-  const PipelineCosts costs = MakeCosts(inputs.spec, measured, partition.cuts);
-  const PipelineSpeed speed = PredictSpeed(costs);
-  ScheduleChoice schedule;
-  if (inputs.earlier) {
-    schedule = KeptSchedule(*inputs.earlier, speed);
-    schedule.updates_per_step = inputs.updates_per_step;
-  } else {
-    ASSIGN_OR_RETURN(schedule, NewSchedule(inputs.spec, speed));
+  std::vector<ClusterDraft> drafts = SplitClusters(measured);
+  if (inputs.earlier && std::max(1, inputs.earlier->clusters_size()) != static_cast<int>(drafts.size())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the earlier run has ", std::max(1, inputs.earlier->clusters_size()), " clusters, this one ", drafts.size()));
   }
-  FillRecord(inputs, measured, partition, schedule, &built.record);
-  FillPlan(inputs, measured, partition, schedule, epoch, &built.plan);
-  Predict(inputs.spec, costs, speed, schedule, &built.plan);
-  for (const std::string& note : notes) built.plan.add_explanation(note);
-  NoteDifferentMachines(measured, built.record, &built.plan);
+  for (size_t c = 0; c < drafts.size(); ++c) {
+    const PartitionProblem problem = MakeProblem(inputs.spec, drafts[c].measured);
+    ASSIGN_OR_RETURN(drafts[c].partition, ChooseCuts(inputs, problem, c, &notes));
+    drafts[c].costs = MakeCosts(inputs.spec, drafts[c].measured, drafts[c].partition.cuts);
+  }
+  for (ClusterDraft& draft : drafts) {
+    for (const ClusterDraft& other : drafts) {
+      if (&other == &draft) continue;
+      draft.costs.neighbours.insert(draft.costs.neighbours.end(), other.costs.stages.begin(), other.costs.stages.end());
+    }
+    draft.speed = PredictSpeed(draft.costs);
+  }
+  if (inputs.earlier) {
+    for (ClusterDraft& draft : drafts) {
+      draft.schedule = KeptSchedule(*inputs.earlier, draft.speed);
+      draft.schedule.updates_per_step = inputs.updates_per_step;
+    }
+  } else {
+    RETURN_IF_ERROR(NewSchedules(inputs.spec, &drafts));
+  }
+  FillRecord(inputs, drafts, &built.record);
+  for (size_t c = 0; c < drafts.size(); ++c) {
+    Plan& plan = built.plans.emplace_back();
+    FillPlan(inputs, drafts[c], c, epoch, &plan);
+    Predict(inputs.spec, drafts[c].costs, drafts[c].speed, drafts[c].schedule, &plan);
+    if (c == 0) {
+      for (const std::string& note : notes) plan.add_explanation(note);
+    }
+    NoteDifferentMachines(drafts[c].measured, built.record, &plan);
+  }
   built.first_step = inputs.checkpoint ? inputs.checkpoint->step() : 0;
   const uint64_t total = built.record.spec().schedule().steps();
   built.stop_after_step =
-      inputs.stop_after == 0 ? total : std::min(total, inputs.stop_after * schedule.updates_per_step);
+      inputs.stop_after == 0 ? total : std::min(total, inputs.stop_after * drafts[0].schedule.updates_per_step);
   if (built.first_step >= built.stop_after_step) {
     return absl::FailedPreconditionError(absl::StrCat("nothing to do: the checkpoint is of step ", built.first_step,
                                                       ", the run ends after step ", built.stop_after_step));

@@ -1,4 +1,6 @@
-// From measurements to a run record and a plan: cuts, schedule numbers, prediction, explanation.
+// From measurements to a run record and a plan for each cluster: cuts, schedule numbers, prediction, explanation.
+// Every cluster has cuts of its own, from its own measured times; M and J belong to the run and are those that its
+// longest pipeline needs.
 //
 // Threading: pure functions. Errors: FAILED_PRECONDITION, INVALID_ARGUMENT, RESOURCE_EXHAUSTED with what to change.
 #pragma once
@@ -16,14 +18,15 @@
 namespace stagecoach {
 
 struct Measurements {
-  std::vector<WorkerDescription> workers;  // in pipeline order
+  std::vector<WorkerDescription> workers;  // in pipeline order, cluster after cluster
+  std::vector<size_t> cluster_sizes;       // workers of each; empty: one cluster
   std::map<std::string, ProbeResult> probes;
   std::map<std::pair<std::string, std::string>, LinkResult> links;  // from, to
 };
 
 struct BuiltPlan {
   RunRecord record;
-  Plan plan;
+  std::vector<Plan> plans;  // one a cluster
   uint64_t first_step = 0;
   uint64_t stop_after_step = 0;  // in updates; the whole run if the user gave none
 };

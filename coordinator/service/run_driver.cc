@@ -1,6 +1,6 @@
 #include "coordinator/service/run_driver.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +29,12 @@ void RunDriver::OnInputs(absl::StatusOr<RunInputs> inputs) {
   if (!inputs.ok()) return Perform(machine_.OnFatal(around_.loop->Now(), inputs.status().message()));
   inputs_ = std::make_unique<RunInputs>(*std::move(inputs));
   limits_.workers_wanted = request_.workers();
+  limits_.clusters = std::max(1u, inputs_->spec.averaging().clusters());
+  if (request_.workers() > 0 && request_.workers() < limits_.clusters) {
+    return Perform(machine_.OnFatal(
+        around_.loop->Now(),
+        absl::StrCat(limits_.clusters, " clusters need as many workers, ", request_.workers(), " are asked for")));
+  }
   limits_.max_stages = MaxStages(AllowedCuts(inputs_->spec.model()));
   limits_.total_steps = inputs_->spec.schedule().steps();
   machine_ = RunMachine(limits_);
@@ -41,7 +47,7 @@ void RunDriver::OnWorkersChanged() {
   const std::vector<std::string> free = around_.free_workers();
   Perform(machine_.OnFreeWorkers(around_.loop->Now(), free));
   const size_t wanted = request_.workers() == 0 ? free.size() : request_.workers();
-  if (machine_.members().empty() || wanted <= limits_.max_stages) return;
+  if (machine_.members().empty() || wanted <= size_t{limits_.max_stages} * limits_.clusters) return;
   inputs_->notes.push_back(
       absl::StrCat("the model can be cut into ", limits_.max_stages, " stages at most: the other workers stay free"));
 }
@@ -54,15 +60,13 @@ void RunDriver::Perform(const RunEffects& effects) {
     if (const auto* plan = std::get_if<MakePlanEffect>(&effect)) MakePlan(plan->workers);
     if (std::holds_alternative<AssignStagesEffect>(effect)) AssignStages();
     if (std::holds_alternative<StartStagesEffect>(effect)) StartStages();
-    if (std::holds_alternative<RequestStopEffect>(effect)) {
-      CoordinatorMessage message;
-      message.mutable_stop_run()->set_epoch(built_->plan.epoch());
-      around_.send(machine_.members()[0], message);
-    }
+    if (std::holds_alternative<RequestStopEffect>(effect)) SendStop(num_clusters() > 1, 0);
+    if (const auto* end = std::get_if<EndAfterEffect>(&effect)) SendStop(false, end->step);
     if (const auto* release = std::get_if<ReleaseEffect>(&effect)) Release(release->reason);
     if (std::holds_alternative<EndedEffect>(effect)) {
       if (ledger_) ended_elapsed_ = ledger_->ElapsedSeconds(around_.loop->Now());
       if (writer_) writer_->Detach();
+      for (const auto& writer : cluster_writers_) writer->Detach();
       SaveState();
       around_.on_ended();
     }
@@ -73,6 +77,7 @@ void RunDriver::ProbeWorker(const std::string& worker) {
   const WorkerDescription* description = around_.membership->Find(worker);
   if (description == nullptr) return Perform(machine_.OnWorkerLost(around_.loop->Now(), worker, "it is gone"));
   measured_.workers.push_back(*description);
+  measured_.cluster_sizes = machine_.cluster_sizes();
   CoordinatorMessage message;
   *message.mutable_probe_request()->mutable_spec() = ProbeSpec(*inputs_);
   around_.send(worker, message);
@@ -106,39 +111,75 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
   if (machine_.phase() != RunPhase::kPlanning) return;
   if (!built.ok()) return Perform(machine_.OnPlanFailed(now, built.status().message()));
   built_ = std::make_unique<BuiltPlan>(*std::move(built));
-  std::vector<double> losses;
-  std::vector<uint64_t> skipped;
   if (inputs_->checkpoint) {
-    losses.assign(inputs_->checkpoint->losses().begin(), inputs_->checkpoint->losses().end());
-    skipped.assign(inputs_->checkpoint->skipped().begin(), inputs_->checkpoint->skipped().end());
     checkpoint_step_ = inputs_->checkpoint->step();
     checkpoint_dir_ = CheckpointDir(built_->record.spec().run_dir(), checkpoint_step_);
     weight_hash_ = inputs_->checkpoint->weight_hash();
   }
-  ledger_ = std::make_unique<StepLedger>(built_->first_step, std::move(losses), std::move(skipped));
-  assembly_ = std::make_unique<CheckpointAssembly>(built_->record.spec().model().layers() + 2);
-  // Weak: the writer is ours.
-  writer_ = std::make_shared<JournalWriter>(
-      around_.loop, around_.store, around_.journal, name_, [weak = weak_from_this()](absl::Status status) {
-        const auto self = weak.lock();
-        if (self) self->Perform(self->machine_.OnFatal(self->around_.loop->Now(), status.message()));
-      });
+  ledger_ = MakeLedger();
+  assembly_ = std::make_unique<CheckpointAssembly>(built_->record.spec().model().layers() + 2,
+                                                   static_cast<uint32_t>(num_clusters()));
+  const auto writer_of = [this](const std::string& row) {
+    // Weak: the writer is ours.
+    return std::make_shared<JournalWriter>(
+        around_.loop, around_.store, around_.journal, row, [weak = weak_from_this()](absl::Status status) {
+          const auto self = weak.lock();
+          if (self) self->Perform(self->machine_.OnFatal(self->around_.loop->Now(), status.message()));
+        });
+  };
+  writer_ = writer_of(name_);
+  for (size_t c = 0; num_clusters() > 1 && c < num_clusters(); ++c) {
+    cluster_writers_.push_back(
+        writer_of(absl::StrCat(name_, "/", built_->record.clusters(static_cast<int>(c)).name())));
+  }
   SaveState();
   Perform(machine_.OnPlanned(now, built_->record.spec().schedule().steps()));
 }
 
+std::unique_ptr<RunLedger> RunDriver::MakeLedger() const {
+  const RunRecord& record = built_->record;
+  std::vector<uint64_t> steps_per_round;
+  for (const ClusterRecord& row : record.clusters()) steps_per_round.push_back(row.steps_per_round());
+  std::vector<ClusterLedgerStart> starts(num_clusters());
+  for (size_t c = 0; c < starts.size(); ++c) {
+    if (starts.size() > 1) starts[c].steps = ClusterSteps(steps_per_round, static_cast<uint32_t>(c));
+    if (!inputs_->checkpoint) continue;
+    starts[c].earlier_losses.assign(inputs_->checkpoint->losses().begin(), inputs_->checkpoint->losses().end());
+    starts[c].earlier_skipped.assign(inputs_->checkpoint->skipped().begin(), inputs_->checkpoint->skipped().end());
+  }
+  return std::make_unique<RunLedger>(built_->first_step, record.spec().schedule().microbatches(), std::move(starts));
+}
+
+const std::string& RunDriver::FirstOf(size_t cluster) const {
+  size_t first = 0;
+  for (size_t c = 0; c < cluster; ++c) first += machine_.cluster_sizes()[c];
+  return machine_.members()[first];
+}
+
+void RunDriver::SendStop(bool hold, uint64_t after_step) {
+  CoordinatorMessage message;
+  message.mutable_stop_run()->set_epoch(built_->plans[0].epoch());
+  message.mutable_stop_run()->set_hold(hold);
+  message.mutable_stop_run()->set_after_step(after_step);
+  for (size_t c = 0; c < num_clusters(); ++c) around_.send(FirstOf(c), message);
+}
+
 void RunDriver::AssignStages() {
-  for (int stage = 0; stage < built_->plan.stages_size(); ++stage) {
-    CoordinatorMessage message;
-    AssignStage* assign = message.mutable_assign_stage();
-    *assign->mutable_record() = built_->record;
-    *assign->mutable_plan() = built_->plan;
-    assign->set_stage(static_cast<uint32_t>(stage));
-    assign->set_first_step(built_->first_step);
-    assign->set_stop_after_step(built_->stop_after_step);
-    if (inputs_->checkpoint) assign->set_checkpoint_dir(checkpoint_dir_);
-    worker_states_[built_->plan.stages(stage).worker()] = "loading";
-    around_.send(built_->plan.stages(stage).worker(), message);
+  for (size_t c = 0; c < built_->plans.size(); ++c) {
+    const Plan& plan = built_->plans[c];
+    for (const StageAssignment& stage : plan.stages()) {
+      CoordinatorMessage message;
+      AssignStage* assign = message.mutable_assign_stage();
+      *assign->mutable_record() = built_->record;
+      *assign->mutable_plan() = plan;
+      assign->set_cluster(static_cast<uint32_t>(c));
+      assign->set_stage(stage.stage());
+      assign->set_first_step(built_->first_step);
+      assign->set_stop_after_step(built_->stop_after_step);
+      if (inputs_->checkpoint) assign->set_checkpoint_dir(checkpoint_dir_);
+      worker_states_[stage.worker()] = "loading";
+      around_.send(stage.worker(), message);
+    }
   }
 }
 
@@ -152,7 +193,7 @@ void RunDriver::StartStages() {
       if (!status.ok()) return self->Perform(self->machine_.OnFatal(self->around_.loop->Now(), status.message()));
       self->ledger_->Start(self->around_.loop->Now());
       CoordinatorMessage message;
-      message.mutable_start_stage()->set_epoch(self->built_->plan.epoch());
+      message.mutable_start_stage()->set_epoch(self->built_->plans[0].epoch());
       for (const std::string& worker : self->machine_.members()) {
         self->worker_states_[worker] = "running";
         self->around_.send(worker, message);
@@ -167,7 +208,7 @@ void RunDriver::StartStages() {
 void RunDriver::Release(const std::string& reason) {
   if (!built_) return;
   CoordinatorMessage message;
-  message.mutable_release_stage()->set_epoch(built_->plan.epoch());
+  message.mutable_release_stage()->set_epoch(built_->plans[0].epoch());
   message.mutable_release_stage()->set_reason(reason);
   for (const std::string& worker : machine_.members()) {
     worker_states_[worker] = "released";
@@ -179,7 +220,7 @@ void RunDriver::SaveState() {
   JournalRun row;
   row.state = absl::StrCat(static_cast<int>(machine_.phase()), " ", machine_.detail());
   if (built_) {
-    row.epoch = built_->plan.epoch();
+    row.epoch = built_->plans[0].epoch();
     (void)google::protobuf::util::MessageToJsonString(built_->record, &row.record);
   }
   // Losing this row costs a line of history only: the record is in the run's folder, epochs are counted apart.

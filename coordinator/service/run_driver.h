@@ -1,4 +1,5 @@
-// One run: carries out what its RunMachine decides, and translates what workers report into events.
+// One run of one or several clusters: carries out what its RunMachine decides, and translates what workers report into
+// events.
 //
 // Threading: confined to the coordinator loop; file work is posted to the store loop and comes back.
 // Ownership: shared, because work on the store loop may outlive the fleet's interest in the run.
@@ -14,8 +15,8 @@
 #include "common/event_loop.h"
 #include "coordinator/domain/checkpoint_assembly.h"
 #include "coordinator/domain/membership.h"
+#include "coordinator/domain/run_ledger.h"
 #include "coordinator/domain/run_machine.h"
-#include "coordinator/domain/step_ledger.h"
 #include "coordinator/service/journal_writer.h"
 #include "coordinator/service/plan_builder.h"
 #include "coordinator/service/run_inputs.h"
@@ -63,6 +64,11 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
 
  private:
   void OnInputs(absl::StatusOr<RunInputs> inputs);
+  size_t num_clusters() const { return machine_.cluster_sizes().size(); }
+  // First worker of the cluster: its stage 0.
+  const std::string& FirstOf(size_t cluster) const;
+  void SendStop(bool hold, uint64_t after_step);
+  std::unique_ptr<RunLedger> MakeLedger() const;
   void Perform(const RunEffects& effects);
   void ProbeWorker(const std::string& worker);
   void ProbeLink(const std::string& from, const std::string& to);
@@ -75,13 +81,17 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
 
   void OnStageReady(const std::string& worker, const StageReady& ready);
   void OnStepReport(const std::string& worker, const StepReport& report);
-  void OnEvaluation(const EvaluationReport& report);
-  void OnCheckpointPart(const CheckpointPart& part);
+  void OnEvaluation(const std::string& worker, const EvaluationReport& report);
+  void OnCheckpointPart(const std::string& worker, const CheckpointPart& part);
+  void OnStageFinished(const std::string& worker, const StageFinishedReport& report);
+  void OnCommitted(const absl::Status& status, const CheckpointManifest& manifest);
   void CommitReadyCheckpoints();
   void OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat);
   bool IsLastStage(const std::string& worker) const;
   uint64_t EpochOf(const WorkerMessage& message) const;
-  WorkerRow RowOf(size_t stage) const;
+  CheckpointManifest ManifestOf(const std::vector<CheckpointPartFact>& parts) const;
+  WorkerRow RowOf(size_t member) const;
+  ClusterStatus StatusOfCluster(size_t cluster) const;
 
   const SubmitRequest request_;
   const std::string name_;
@@ -95,12 +105,14 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   Measurements measured_;
   std::unique_ptr<BuiltPlan> built_;
 
-  std::unique_ptr<StepLedger> ledger_;
+  std::unique_ptr<RunLedger> ledger_;
   std::unique_ptr<CheckpointAssembly> assembly_;
   std::shared_ptr<JournalWriter> writer_;
+  std::vector<std::shared_ptr<JournalWriter>> cluster_writers_;  // with several clusters: the steps of each
   std::vector<EvaluationRow> evaluations_;
   uint64_t checkpoint_step_ = 0;
   std::string checkpoint_dir_, weight_hash_;
+  std::vector<std::string> cluster_hashes_;  // with several clusters
   std::map<std::string, WorkerCounters> counters_;
   std::map<std::string, uint64_t> parameters_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> watermarks_;

@@ -12,6 +12,12 @@ namespace {
 
 constexpr size_t kMaxRowsPerStatus = 4096;  // about 60 bytes each: stays well below the message limit
 
+// Of one cluster.
+double TokensPerStep(const RunRecord& record) {
+  const ScheduleSpec& schedule = record.spec().schedule();
+  return static_cast<double>(schedule.microbatches()) * schedule.sequences() * schedule.sequence_tokens();
+}
+
 RunState ToProto(RunPhase phase) {
   switch (phase) {
     case RunPhase::kWaiting:
@@ -74,7 +80,7 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
     measured_.links[{worker, link.peer()}] = link;
     return Perform(machine_.OnLinkProbed(now, worker, link.peer(), link.error()));
   }
-  if (!built_ || EpochOf(message) != built_->plan.epoch()) {
+  if (!built_ || EpochOf(message) != built_->plans[0].epoch()) {
     if (!message.has_heartbeat()) ++stale_messages_;  // of an earlier plan: late messages are normal
     return;
   }
@@ -84,13 +90,13 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
     case WorkerMessage::kStepReport:
       return OnStepReport(worker, message.step_report());
     case WorkerMessage::kEvaluationReport:
-      return OnEvaluation(message.evaluation_report());
+      return OnEvaluation(worker, message.evaluation_report());
     case WorkerMessage::kCheckpointPart:
-      return OnCheckpointPart(message.checkpoint_part());
+      return OnCheckpointPart(worker, message.checkpoint_part());
     case WorkerMessage::kStageFinished:
-      counters_[worker] = message.stage_finished().counters();
-      worker_states_[worker] = "finished";
-      return Perform(machine_.OnStageFinished(now, worker, message.stage_finished().steps()));
+      return OnStageFinished(worker, message.stage_finished());
+    case WorkerMessage::kStopPoint:
+      return Perform(machine_.OnStopPoint(now, worker, message.stop_point().step()));
     case WorkerMessage::kStageFailed:
       worker_states_[worker] = "failed";
       return Perform(
@@ -98,7 +104,7 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
     case WorkerMessage::kHeartbeat:
       return OnHeartbeat(worker, message.heartbeat());
     default:
-      return;  // StopPoint: the end shows in StageFinished
+      return;
   }
 }
 
@@ -130,108 +136,153 @@ void RunDriver::OnStageReady(const std::string& worker, const StageReady& ready)
   Perform(machine_.OnStageReady(now, worker));
 }
 
-bool RunDriver::IsLastStage(const std::string& worker) const { return worker == machine_.members().back(); }
+bool RunDriver::IsLastStage(const std::string& worker) const {
+  const RunMachine::Place place = machine_.PlaceOf(worker);
+  return place.stage + 1 == machine_.cluster_sizes()[place.cluster];
+}
+
+void RunDriver::OnStageFinished(const std::string& worker, const StageFinishedReport& report) {
+  const MonoTime now = around_.loop->Now();
+  counters_[worker] = report.counters();
+  worker_states_[worker] = "finished";
+  ledger_->OnConsumed(worker, machine_.PlaceOf(worker).cluster, report.steps(),
+                      DataTally(report.microbatches(), report.data_digest()));
+  if (const absl::Status status = ledger_->CheckData(); !status.ok()) {
+    return Perform(machine_.OnFatal(now, status.message()));
+  }
+  Perform(machine_.OnStageFinished(now, worker, report.steps()));
+}
 
 void RunDriver::OnStepReport(const std::string& worker, const StepReport& report) {
   const MonoTime now = around_.loop->Now();
   absl::Status status;
-  const size_t done_before = ledger_->completed().size();
+  const RunMachine::Place place = machine_.PlaceOf(worker);
+  const auto& own = ledger_->cluster(place.cluster).completed();
+  const size_t done_before = ledger_->completed().size(), own_before = own.size();
   if (report.has_loss()) {
-    status = IsLastStage(worker) ? ledger_->OnLoss(now, report.step(), report.loss())
+    status = IsLastStage(worker) ? ledger_->OnLoss(now, place.cluster, report.step(), report.loss())
                                  : absl::InvalidArgumentError("a loss comes from the last stage only");
   }
   if (status.ok() && report.has_scalar()) {
-    status = worker == machine_.members()[0]
-                 ? ledger_->OnScalar(now, report.step(), {report.clip(), report.square_sum(), report.skip()})
-                 : absl::InvalidArgumentError("a clip scalar comes from stage 0 only");
+    status = place.stage == 0 ? ledger_->OnScalar(now, place.cluster, report.step(),
+                                                  {report.clip(), report.square_sum(), report.skip()})
+                              : absl::InvalidArgumentError("a clip scalar comes from stage 0 only");
   }
   if (!status.ok()) {
     return Perform(machine_.OnFatal(now, absl::StrCat("worker ", worker, ": ", status.message())));
   }
   machine_.OnProgress(now);
-  const auto& completed = ledger_->completed();
-  for (size_t i = done_before; i < completed.size(); ++i) {
-    const CompletedStep& step = completed[i];
-    writer_->Add(JournalStep{step.step, step.loss, step.scalar.clip, step.scalar.square_sum, step.scalar.skip});
+  JournalWriter& writer = cluster_writers_.empty() ? *writer_ : *cluster_writers_[place.cluster];
+  for (size_t i = own_before; i < own.size(); ++i) {
+    const CompletedStep& step = own[i];
+    writer.Add(JournalStep{step.step, step.loss, step.scalar.clip, step.scalar.square_sum, step.scalar.skip});
   }
-  if (completed.size() == done_before) return;
+  if (own.size() == own_before) return;
   ++revision_;
-  if (completed.back().scalar.skip) {
+  if (own.back().scalar.skip) {
     const std::string verdict = ledger_->SkipVerdict();
     if (!verdict.empty()) Perform(machine_.OnTooManySkips(now, verdict));
   }
-  CommitReadyCheckpoints();
+  if (ledger_->completed().size() > done_before) CommitReadyCheckpoints();
 }
 
-void RunDriver::OnEvaluation(const EvaluationReport& report) {
+void RunDriver::OnEvaluation(const std::string& worker, const EvaluationReport& report) {
   if (evaluations_.size() > ledger_->steps_done() + 2) return;  // at most one a step, and one before the first
+  const size_t cluster = machine_.PlaceOf(worker).cluster;
+  if (!cluster_writers_.empty()) cluster_writers_[cluster]->Add(JournalEvaluation{report.after_step(), report.loss()});
+  const std::optional<double> loss = ledger_->OnEvaluation(cluster, report.after_step(), report.loss());
+  if (!loss) return;
   EvaluationRow row;
   row.set_after_step(report.after_step());
-  row.set_loss(report.loss());
+  row.set_loss(*loss);
   evaluations_.push_back(row);
-  writer_->Add(JournalEvaluation{report.after_step(), report.loss()});
+  if (cluster_writers_.empty()) writer_->Add(JournalEvaluation{report.after_step(), *loss});
   ++revision_;
 }
 
-void RunDriver::OnCheckpointPart(const CheckpointPart& part) {
+void RunDriver::OnCheckpointPart(const std::string& worker, const CheckpointPart& part) {
   const MonoTime now = around_.loop->Now();
   machine_.OnProgress(now);
-  const absl::Status status = assembly_->OnPart(
-      {part.step(), part.unit(), part.file(), part.sha256(), part.weights_sha256(), part.bytes(), part.error()});
+  const auto cluster = static_cast<uint32_t>(machine_.PlaceOf(worker).cluster);
+  const absl::Status status = assembly_->OnPart({part.step(), cluster, part.unit(), part.file(), part.sha256(),
+                                                 part.weights_sha256(), part.bytes(), part.error()});
   if (!status.ok()) return Perform(machine_.OnFatal(now, status.message()));
   CommitReadyCheckpoints();
 }
 
+CheckpointManifest RunDriver::ManifestOf(const std::vector<CheckpointPartFact>& parts) const {
+  const auto clusters = static_cast<uint32_t>(num_clusters());
+  CheckpointManifest manifest;
+  manifest.set_format(1);
+  manifest.set_step(parts.front().step);
+  *manifest.mutable_record() = built_->record;
+  for (const CheckpointPartFact& part : parts) {
+    const std::string folder = ClusterFolder(part.cluster, clusters);
+    CheckpointFile* file = manifest.add_files();
+    file->set_cluster(part.cluster);
+    file->set_unit(part.unit);
+    file->set_name(folder.empty() ? part.file : absl::StrCat(folder, "/", part.file));
+    file->set_sha256(part.sha256);
+    file->set_bytes(part.bytes);
+    file->set_weights_sha256(part.weights_sha256);
+  }
+  for (const double loss : ledger_->LossesUpTo(manifest.step())) manifest.add_losses(loss);
+  for (const uint64_t step : ledger_->SkippedUpTo(manifest.step())) manifest.add_skipped(step);
+  for (size_t c = 0; clusters > 1 && c < clusters; ++c) {
+    ClusterHistory* history = manifest.add_clusters();
+    for (const double loss : ledger_->cluster(c).LossesUpTo(manifest.step())) history->add_losses(loss);
+    for (const uint64_t step : ledger_->cluster(c).SkippedUpTo(manifest.step())) history->add_skipped(step);
+  }
+  return manifest;
+}
+
 void RunDriver::CommitReadyCheckpoints() {
   while (auto parts = assembly_->TakeComplete(ledger_->steps_done())) {
-    CheckpointManifest manifest;
-    manifest.set_format(1);
-    manifest.set_step(parts->front().step);
-    *manifest.mutable_record() = built_->record;
-    for (const CheckpointPartFact& part : *parts) {
-      CheckpointFile* file = manifest.add_files();
-      file->set_unit(part.unit);
-      file->set_name(part.file);
-      file->set_sha256(part.sha256);
-      file->set_bytes(part.bytes);
-      file->set_weights_sha256(part.weights_sha256);
-    }
-    for (const double loss : ledger_->LossesUpTo(manifest.step())) manifest.add_losses(loss);
-    for (const uint64_t step : ledger_->SkippedUpTo(manifest.step())) manifest.add_skipped(step);
-    around_.store->Post([self = shared_from_this(), manifest = std::move(manifest)] {
+    around_.store->Post([self = shared_from_this(), manifest = ManifestOf(*parts)] {
       const RunSpec& spec = manifest.record().spec();
       absl::Status status = CommitCheckpoint(spec.run_dir(), manifest);
       // Old ones go only after the new one is safe. Failing to delete is no reason to stop.
       if (status.ok()) (void)PruneCheckpoints(spec.run_dir(), spec.checkpoint().keep());
-      self->around_.loop->Post([self, status, step = manifest.step(), hash = WeightHash(manifest)] {
-        const MonoTime now = self->around_.loop->Now();
-        if (!status.ok()) {
-          return self->Perform(
-              self->machine_.OnFatal(now, absl::StrCat("checkpoint of step ", step, ": ", status.message())));
-        }
-        self->checkpoint_step_ = step;
-        self->checkpoint_dir_ = CheckpointDir(self->built_->record.spec().run_dir(), step);
-        self->weight_hash_ = hash;
-        self->writer_->Add(JournalCheckpoint{step, hash});
-        self->Perform(self->machine_.OnCheckpointCommitted(now, step));
-      });
+      self->around_.loop->Post([self, status, manifest] { self->OnCommitted(status, manifest); });
     });
   }
 }
 
-WorkerRow RunDriver::RowOf(size_t stage) const {
-  const std::string& worker = machine_.members()[stage];
+void RunDriver::OnCommitted(const absl::Status& status, const CheckpointManifest& manifest) {
+  const MonoTime now = around_.loop->Now();
+  const uint64_t step = manifest.step();
+  if (!status.ok()) {
+    return Perform(machine_.OnFatal(now, absl::StrCat("checkpoint of step ", step, ": ", status.message())));
+  }
+  checkpoint_step_ = step;
+  checkpoint_dir_ = CheckpointDir(built_->record.spec().run_dir(), step);
+  weight_hash_ = WeightHash(manifest);
+  cluster_hashes_.clear();
+  for (size_t c = 0; num_clusters() > 1 && c < num_clusters(); ++c) {
+    cluster_hashes_.push_back(ClusterWeightHash(manifest, static_cast<uint32_t>(c)));
+  }
+  writer_->Add(JournalCheckpoint{step, weight_hash_});
+  // The steps of every cluster are known up to here: what it trained on can be compared with what it was dealt.
+  if (const absl::Status data = ledger_->CheckData(); !data.ok()) return Perform(machine_.OnFatal(now, data.message()));
+  Perform(machine_.OnCheckpointCommitted(now, step));
+}
+
+WorkerRow RunDriver::RowOf(size_t member) const {
+  const std::string& worker = machine_.members()[member];
+  const RunMachine::Place place = machine_.PlaceOf(worker);
   WorkerRow row;
   row.set_name(worker);
-  row.set_stage(static_cast<uint32_t>(stage));
+  row.set_cluster(static_cast<uint32_t>(place.cluster));
+  row.set_stage(static_cast<uint32_t>(place.stage));
   row.set_assigned(built_ != nullptr);
-  if (stage < measured_.workers.size()) {
-    row.set_address(measured_.workers[stage].address);
-    row.set_device(measured_.workers[stage].device);
+  if (member < measured_.workers.size()) {
+    row.set_address(measured_.workers[member].address);
+    row.set_device(measured_.workers[member].device);
   }
   if (built_) {
-    row.set_first_unit(built_->plan.stages(static_cast<int>(stage)).first_unit());
-    row.set_end_unit(built_->plan.stages(static_cast<int>(stage)).end_unit());
+    const StageAssignment& stage = built_->plans[place.cluster].stages(static_cast<int>(place.stage));
+    row.set_first_unit(stage.first_unit());
+    row.set_end_unit(stage.end_unit());
   }
   const auto state = worker_states_.find(worker);
   row.set_state(around_.membership->IsSuspect(worker) ? "suspect"
@@ -242,6 +293,20 @@ WorkerRow RunDriver::RowOf(size_t stage) const {
   const auto counters = counters_.find(worker);
   if (counters != counters_.end()) *row.mutable_counters() = counters->second;
   return row;
+}
+
+ClusterStatus RunDriver::StatusOfCluster(size_t cluster) const {
+  ClusterStatus status;
+  status.set_name(built_->plans[cluster].cluster());
+  *status.mutable_plan() = built_->plans[cluster];
+  if (cluster < cluster_hashes_.size()) status.set_weight_hash(cluster_hashes_[cluster]);
+  if (!ledger_) return status;
+  const StepLedger& ledger = ledger_->cluster(cluster);
+  status.set_steps_done(ledger.steps_done());
+  status.set_skipped_steps(ledger.num_skipped());
+  status.set_tokens_per_second(ledger.StepsPerSecond() * TokensPerStep(built_->record));
+  if (!ledger.completed().empty()) status.set_loss(ledger.completed().back().loss);
+  return status;
 }
 
 RunStatus RunDriver::Status(WatchCursor* cursor) const {
@@ -256,16 +321,15 @@ RunStatus RunDriver::Status(WatchCursor* cursor) const {
   status.set_coordinator_received_bytes(received_bytes_);
   if (built_) {
     *status.mutable_record() = built_->record;
-    *status.mutable_plan() = built_->plan;
+    *status.mutable_plan() = built_->plans[0];
+    for (size_t c = 0; num_clusters() > 1 && c < num_clusters(); ++c) *status.add_clusters() = StatusOfCluster(c);
   }
-  for (size_t stage = 0; stage < machine_.members().size(); ++stage) *status.add_workers() = RowOf(stage);
+  for (size_t member = 0; member < machine_.members().size(); ++member) *status.add_workers() = RowOf(member);
   cursor->revision = revision_;
   if (!ledger_) return status;
   status.set_first_step(ledger_->first_step());
   status.set_skipped_steps(ledger_->num_skipped());
-  const ScheduleSpec& schedule = built_->record.spec().schedule();
-  status.set_tokens_per_second(ledger_->StepsPerSecond() * schedule.microbatches() * schedule.sequences() *
-                               schedule.sequence_tokens());
+  status.set_tokens_per_second(ledger_->StepsPerSecond() * TokensPerStep(built_->record));
   status.set_elapsed_seconds(ended() ? ended_elapsed_ : ledger_->ElapsedSeconds(around_.loop->Now()));
   const auto& completed = ledger_->completed();
   const size_t end = std::min(completed.size(), cursor->steps + kMaxRowsPerStatus);

@@ -30,13 +30,13 @@ absl::StatusOr<CheckpointManifest> FindManifest(const std::string& run_dir, std:
 
 }  // namespace
 
-absl::StatusOr<RunConfig> LoadRunConfig(const std::string& run_dir) {
+absl::StatusOr<RunConfig> LoadRunConfig(const std::string& run_dir, uint32_t cluster) {
   const auto record = ReadRunRecord(run_dir);
   if (absl::IsNotFound(record.status())) {
     return absl::NotFoundError(absl::StrCat("'", run_dir, "' holds no record.json: it is not the folder of a run"));
   }
   RETURN_IF_ERROR(record.status());
-  return ReadRunConfig(*record);
+  return ReadRunConfig(*record, cluster);
 }
 
 absl::StatusOr<CheckpointFiles> FindCheckpoint(const std::string& run_dir, std::optional<uint64_t> step) {
@@ -45,6 +45,7 @@ absl::StatusOr<CheckpointFiles> FindCheckpoint(const std::string& run_dir, std::
   files.step = manifest.step();
   files.weight_hash = manifest.weight_hash();
   for (const CheckpointFile& file : manifest.files()) {
+    if (file.cluster() > 0) break;
     files.unit_files.push_back(absl::StrCat(CheckpointDir(run_dir, manifest.step()), "/", file.name()));
   }
   return files;

@@ -18,7 +18,10 @@ std::string SpecText(const TinySpec& spec) {
       "\n  sequence_tokens: ", spec.tokens, "\n  recompute: ", spec.recompute, "\n  j: ", spec.j,
       "\nwire:\n  format: ", spec.wire, "\nevaluation:\n  every_steps: ", spec.evaluation_every,
       "\n  microbatches: ", spec.evaluation_microbatches, "\ncheckpoint:\n  every_steps: ", spec.checkpoint_every,
-      "\n  keep: 3\n");
+      "\n  keep: 3\n",
+      spec.clusters > 1
+          ? absl::StrCat("averaging:\n  clusters: ", spec.clusters, "\n  every_steps: ", spec.every_steps, "\n")
+          : "");
 }
 
 nlohmann::json ReadJson(const std::string& path) {

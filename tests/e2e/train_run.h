@@ -28,6 +28,7 @@ struct TinySpec {
   int checkpoint_every = 0;
   double clip_norm = 1.0;
   std::string recompute = "auto";
+  int clusters = 1, every_steps = 10;
 };
 
 // A prepared folder of real text (this project's documents), made once for all tests of the program.

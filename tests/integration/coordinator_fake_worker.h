@@ -19,6 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
+#include "common/cluster_rules.h"
+#include "common/data_tally.h"
 #include "common/grpc/grpc_status.h"
 #include "protos/coordinator.grpc.pb.h"
 
@@ -35,6 +37,7 @@ class FakeWorker {
     bool heartbeats = true;
     bool finish_alone = true;  // runs all steps as soon as it is started; else until StopRun
     bool fail_probe = false;
+    bool trains_on_other_data = false;
     ProbeMeter* meter = nullptr;
   };
 
@@ -143,7 +146,13 @@ class FakeWorker {
         if (behaviour_.finish_alone) RunSteps(assign_.stop_after_step());
         return;
       case CoordinatorMessage::kStopRun:
-        return RunSteps(assign_.first_step() + 2);
+        if (message.stop_run().hold()) {  // clusters stop at different places
+          reply.mutable_stop_point()->set_epoch(epoch_);
+          reply.mutable_stop_point()->set_step(assign_.first_step() + 2 + assign_.cluster());
+          return Write(reply);
+        }
+        return RunSteps(message.stop_run().after_step() > 0 ? message.stop_run().after_step()
+                                                            : assign_.first_step() + 2);
       default:
         return;
     }
@@ -180,7 +189,9 @@ class FakeWorker {
       }
     }
     const StageAssignment& own = assign_.plan().stages(static_cast<int>(assign_.stage()));
-    const std::string folder = CheckpointDir(assign_.record().spec().run_dir(), end);
+    const auto clusters = static_cast<uint32_t>(std::max(1, assign_.record().clusters_size()));
+    const std::string folder = absl::StrCat(CheckpointDir(assign_.record().spec().run_dir(), end), "/",
+                                            ClusterFolder(assign_.cluster(), clusters));
     for (uint32_t unit = own.first_unit(); unit < own.end_unit(); ++unit) {
       WorkerMessage message;
       CheckpointPart* part = message.mutable_checkpoint_part();
@@ -197,10 +208,24 @@ class FakeWorker {
     WorkerMessage message;
     message.mutable_stage_finished()->set_epoch(epoch_);
     message.mutable_stage_finished()->set_steps(end);
+    const DataTally trained = TrainedOn(end);
+    message.mutable_stage_finished()->set_microbatches(trained.microbatches());
+    message.mutable_stage_finished()->set_data_digest(trained.digest() + (behaviour_.trains_on_other_data ? 1 : 0));
     Write(message);
   }
 
  private:
+  DataTally TrainedOn(uint64_t end) const {
+    std::vector<uint64_t> steps_per_round;
+    for (const ClusterRecord& row : assign_.record().clusters()) steps_per_round.push_back(row.steps_per_round());
+    if (steps_per_round.empty()) steps_per_round.push_back(1);
+    const ClusterSteps steps(steps_per_round, assign_.cluster());
+    const uint32_t m = assign_.record().spec().schedule().microbatches();
+    DataTally tally;
+    for (uint64_t n = assign_.first_step() * m; n < end * m; ++n) tally.Add(steps.GlobalMicrobatch(n, m));
+    return tally;
+  }
+
   const std::string name_;
   Behaviour behaviour_;
   grpc::ClientContext context_;

@@ -131,6 +131,65 @@ TEST_F(CoordinatorServiceTest, WholeRun_FinishesAndIsRecorded) {
   EXPECT_TRUE(server_->AllRunsSeen());
 }
 
+TEST_F(CoordinatorServiceTest, TwoClusters_AreOneRun) {
+  SubmitRequest request = Request();
+  request.set_workers(4);
+  request.mutable_spec()->mutable_averaging()->set_clusters(2);
+  request.mutable_spec()->mutable_averaging()->set_every_steps(4);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  const auto a = Worker("a", 1), b = Worker("b", 2), c = Worker("c", 3), d = Worker("d", 4);
+  const RunStatus status = WatchToTheEnd();
+  ASSERT_EQ(status.state(), RUN_STATE_FINISHED) << status.detail();
+  EXPECT_EQ(status.steps_done(), 6u);
+  EXPECT_EQ(status.steps_size(), 6);
+  EXPECT_DOUBLE_EQ(status.steps(5).loss(), 4.95);
+  ASSERT_EQ(status.clusters_size(), 2);
+  EXPECT_EQ(status.clusters(1).plan().stages(0).worker(), "c");
+  EXPECT_EQ(status.clusters(1).steps_done(), 6u);
+  EXPECT_EQ(status.clusters(0).weight_hash(), status.clusters(1).weight_hash());
+  ASSERT_EQ(status.workers_size(), 4);
+  EXPECT_EQ(status.workers(3).cluster(), 1u);
+  EXPECT_EQ(status.workers(3).stage(), 1u);
+  const auto manifest = NewestVerified(folder_ + "/run", nullptr);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  ASSERT_EQ(manifest->files_size(), 12);
+  EXPECT_EQ(manifest->files(6).name(), "cluster-1/layer-0000.safetensors");
+  EXPECT_EQ(manifest->files(6).cluster(), 1u);
+  EXPECT_EQ(manifest->clusters_size(), 2);
+  EXPECT_EQ(manifest->clusters(1).losses_size(), 6);
+}
+
+TEST_F(CoordinatorServiceTest, ClustersThatAreStopped_EndAfterTheSameStep) {
+  SubmitRequest request = Request();
+  request.set_workers(2);
+  request.mutable_spec()->mutable_averaging()->set_clusters(2);
+  FakeWorker::Behaviour waits;
+  waits.finish_alone = false;
+  const auto a = Worker("a", 1, waits), b = Worker("b", 2, waits);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kStartStage));
+  grpc::ClientContext context;
+  StopRequest stop;
+  StopReply reply;
+  stop.set_run("tiny");
+  ASSERT_TRUE(stub_->Stop(&context, stop, &reply).ok());
+  const RunStatus status = WatchToTheEnd();
+  ASSERT_EQ(status.state(), RUN_STATE_STOPPED) << status.detail();
+  EXPECT_EQ(status.steps_done(), 3u);  // the second cluster holds a step later than the first one
+}
+
+TEST_F(CoordinatorServiceTest, ClusterThatTrainsOnOtherData_FailsTheRun) {
+  SubmitRequest request = Request();
+  request.mutable_spec()->mutable_averaging()->set_clusters(2);
+  FakeWorker::Behaviour wrong;
+  wrong.trains_on_other_data = true;
+  const auto a = Worker("a", 1), b = Worker("b", 2, wrong);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_NE(status.detail().find("worker b trained on other data"), std::string::npos) << status.detail();
+}
+
 TEST_F(CoordinatorServiceTest, Resume_GoesOnFromTheCheckpointWithANewEpoch) {
   SubmitRequest request = Request();
   request.set_stop_after(4);

@@ -55,8 +55,9 @@ class Reference {
   double Microbatch(uint64_t n, std::vector<uint64_t>* sums) {
     const std::vector<uint64_t> weights = Weights(n);
     Item item;
-    item.n = n;
+    item.n = config_.GlobalMicrobatch(n);
     std::vector<uint64_t> activations{fake::Tokens(config_.seed, item)};
+    item.n = n;
     for (uint32_t u = 0; u < units_; ++u) activations.push_back(fake::UnitForward(activations.back(), weights[u]));
     uint64_t gradient = fake::LossGradient(activations.back(), item);
     for (uint32_t u = units_; u-- > 0;) {

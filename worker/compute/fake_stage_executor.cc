@@ -115,7 +115,11 @@ absl::StatusOr<Payload> FakeStageExecutor::MakePayload(uint64_t number, uint32_t
 
 absl::StatusOr<uint64_t> FakeStageExecutor::Enter(const Item& item, const Payload& input) {
   RETURN_IF_ERROR(status_);
-  if (options_.stage == 0) return fake::Tokens(options_.config.seed, item);
+  if (options_.stage == 0) {
+    Item read = item;
+    if (!item.is_evaluation) read.n = options_.config.GlobalMicrobatch(item.n);
+    return fake::Tokens(options_.config.seed, read);
+  }
   return ReadPayload(input, options_.stage - 1);
 }
 

@@ -95,11 +95,11 @@ StageModel::Batch TorchStageExecutor::ReadBatch(const Item& item, bool with_labe
     ReadEvaluationMicrobatch(data_, config.training_windows, config.evaluation_windows, item.evaluation,
                              config.sequences, config.tokens, id_span, label_span);
   } else {
-    ReadMicrobatch(data_, config.seed, config.training_windows, item.n, config.sequences, config.tokens, id_span,
-                   label_span);
+    ReadMicrobatch(data_, config.seed, config.training_windows, config.GlobalMicrobatch(item.n), config.sequences,
+                   config.tokens, id_span, label_span);
   }
   StageModel::Batch batch;
-  batch.n = item.n;
+  batch.n = config.GlobalMicrobatch(item.n);
   batch.training = !item.is_evaluation;
   batch.ids = ids.to(device_);
   if (with_labels) batch.labels = labels.to(device_);
@@ -181,7 +181,8 @@ absl::StatusOr<Payload> TorchStageExecutor::InputGradient(const Item& item, cons
   if (poisoned) NoteNonFinite(item);
   if (is_first()) return Payload{};
   const uint32_t cut_index = options_.stage - 1;
-  const StochasticRounding rounding{options_.config.seed, item.n, options_.config.cuts[cut_index]};
+  const RunConfig& config = options_.config;
+  const StochasticRounding rounding{config.seed, config.GlobalMicrobatch(item.n), config.cuts[cut_index]};
   ASSIGN_OR_RETURN(Payload gradient, Encoded(leaf.grad(), cut_index, &rounding, poisoned));
   if (gradient.nonfinite) NoteNonFinite(item);
   return gradient;

@@ -116,13 +116,40 @@ StageEffects StageCore::OnStop(uint64_t end_step) {
 StageEffects StageCore::RequestStop() {
   std::vector<StageEffect> effects;
   if (next_forward_ >= end_sequence_) return effects;
-  // An evaluation item, or the first microbatch of a step, stands at a boundary: nothing of that step was injected.
-  const Item next = config_.order.At(next_forward_);
-  const uint64_t end_step = (next.n + M() - 1) / M();
+  const uint64_t end_step = NextBoundary();
   if (end_step < config_.end_step) {
     EndAfter(end_step, effects);
     effects.push_back(ReportStopPoint{end_step});
   }
+  Decide(effects);
+  return effects;
+}
+
+uint64_t StageCore::NextBoundary() const {
+  if (next_forward_ >= end_sequence_) return config_.end_step;
+  // An evaluation item, or the first microbatch of a step, stands at a boundary: nothing of that step was injected.
+  return (config_.order.At(next_forward_).n + M() - 1) / M();
+}
+
+StageEffects StageCore::HoldForStop() {
+  std::vector<StageEffect> effects;
+  if (!is_first() || hold_sequence_) return effects;
+  const uint64_t step = NextBoundary();
+  hold_sequence_ = config_.order.EndSequence(step);
+  effects.push_back(ReportStopPoint{step});
+  Decide(effects);
+  return effects;
+}
+
+StageEffects StageCore::StopAfter(uint64_t end_step) {
+  if (!is_first() || !hold_sequence_ || end_step > config_.end_step ||
+      config_.order.EndSequence(end_step) < *hold_sequence_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("impossible stop: end_step=", end_step, " planned=", config_.end_step));
+  }
+  hold_sequence_.reset();
+  std::vector<StageEffect> effects;
+  if (end_step < config_.end_step) EndAfter(end_step, effects);
   Decide(effects);
   return effects;
 }
@@ -262,6 +289,8 @@ uint64_t StageCore::VersionFor(const Item& item) const {
 bool StageCore::CanForward(WaitReason* why_not) const {
   if (next_forward_ >= end_sequence_) {
     *why_not = WaitReason::kGradient;
+  } else if (hold_sequence_ && next_forward_ >= *hold_sequence_) {
+    *why_not = WaitReason::kInput;
   } else if (!is_first() && next_input_ <= next_forward_) {
     *why_not = WaitReason::kInput;
   } else if (!buffers_.HasVersion(VersionFor(config_.order.At(next_forward_)))) {

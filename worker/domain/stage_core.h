@@ -145,6 +145,10 @@ class StageCore {
   StageEffects OnScalar(uint64_t step, double clip, double square_sum, bool skip);  // from above
   StageEffects OnStop(uint64_t end_step);                                           // from above
   StageEffects RequestStop();  // stage 0: end at the next step boundary possible
+  // Stage 0 of one of several clusters, which must end after the same step: HoldForStop injects nothing behind the next
+  // step boundary and reports it; StopAfter ends there or later, and releases the hold.
+  StageEffects HoldForStop();
+  StageEffects StopAfter(uint64_t end_step);
   StageEffects OnSendBlocked(bool forward_blocked, bool backward_blocked);
   // The outstanding compute effect has ended. `norms` only after RunNorms.
   StageEffects OnComputeDone(std::vector<double> norms = {});
@@ -174,6 +178,7 @@ class StageCore {
   std::vector<uint64_t> CheckpointsThatNeed(uint64_t version) const;
   void QueueStartCaptures();
 
+  uint64_t NextBoundary() const;  // steps done when nothing more is injected behind the step that is under way
   uint64_t VersionFor(const Item& item) const;
   bool CanForward(WaitReason* why_not) const;
   bool CanBackward() const;
@@ -187,6 +192,7 @@ class StageCore {
   StageCoreConfig config_;
   BufferRotation buffers_;
   uint64_t end_sequence_ = 0;
+  std::optional<uint64_t> hold_sequence_;  // nothing from here on is injected until StopAfter
   // Next item by sequence: to start forward, to end backward, to arrive from above, to come back from below.
   uint64_t next_forward_ = 0, next_backward_ = 0, next_input_ = 0, next_gradient_ = 0;
   // Next step: whose norms arrive from below, whose own norms are computed, whose scalar is known.

@@ -1,5 +1,6 @@
 #include "worker/main/checkpoint_writer.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/status_macros.h"
@@ -23,9 +24,10 @@ absl::Status WriteUnit(const std::string& directory, const CheckpointUnit& unit,
 
 }  // namespace
 
-std::vector<CheckpointPart> WriteCheckpointUnits(const std::string& run_dir, uint64_t epoch, uint64_t step,
-                                                 const std::vector<CheckpointUnit>& units) {
-  const std::string directory = CheckpointDir(run_dir, step);
+std::vector<CheckpointPart> WriteCheckpointUnits(const std::string& run_dir, const std::string& folder, uint64_t epoch,
+                                                 uint64_t step, const std::vector<CheckpointUnit>& units) {
+  const std::string checkpoint = CheckpointDir(run_dir, step);
+  const std::string directory = folder.empty() ? checkpoint : absl::StrCat(checkpoint, "/", folder);
   std::vector<CheckpointPart> parts;
   parts.reserve(units.size());
   for (const CheckpointUnit& unit : units) {

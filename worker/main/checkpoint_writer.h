@@ -13,7 +13,8 @@
 
 namespace stagecoach {
 
-std::vector<CheckpointPart> WriteCheckpointUnits(const std::string& run_dir, uint64_t epoch, uint64_t step,
-                                                 const std::vector<CheckpointUnit>& units);
+// `folder`: inside that of the checkpoint (of a cluster); may be empty.
+std::vector<CheckpointPart> WriteCheckpointUnits(const std::string& run_dir, const std::string& folder, uint64_t epoch,
+                                                 uint64_t step, const std::vector<CheckpointUnit>& units);
 
 }  // namespace stagecoach

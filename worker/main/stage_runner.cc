@@ -74,6 +74,16 @@ void StageRunner::RequestStop() {
   Apply(core_.RequestStop(), "");
 }
 
+void StageRunner::HoldForStop() {
+  if (closed_ || !started_) return;
+  Apply(core_.HoldForStop(), "");
+}
+
+void StageRunner::StopAfter(uint64_t end_step) {
+  if (closed_ || !started_) return;
+  Apply(core_.StopAfter(end_step), "");
+}
+
 void StageRunner::Close() {
   if (closed_) return;
   closed_ = true;
@@ -193,7 +203,8 @@ void StageRunner::PostCompute(ComputeEffect effect, Payload input) {
   });
 }
 
-// The version in the buffer must be the one that the index rule names; the lag goes into the histogram.
+// The version in the buffer must be the one that the index rule names; the lag goes into the histogram, the data into
+// the tally.
 absl::Status StageRunner::CheckLag(const Item& item, uint32_t weights_buffer) {
   const uint64_t version = setup_.core.rule.VersionOf(item.n);
   if (!core_.buffers().HasVersion(version) || core_.buffers().BufferOfVersion(version) != weights_buffer) {
@@ -201,6 +212,7 @@ absl::Status StageRunner::CheckLag(const Item& item, uint32_t weights_buffer) {
         "weights of another version than the rule's would be used: microbatch=", item.n, " version=", version));
   }
   meter_.AddLag(setup_.core.rule.StepOf(item.n) - version);
+  trained_.Add(setup_.cluster_steps.GlobalMicrobatch(item.n, setup_.core.rule.microbatches_per_step()));
   return absl::OkStatus();
 }
 
@@ -269,9 +281,10 @@ void StageRunner::FlushScalar(double learning_rate) {
 
 void StageRunner::WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units) {
   ++checkpoints_writing_;
-  loops_.bulk->Post([self = shared_from_this(), units = std::move(units), step, run_dir = setup_.run_dir,
-                     epoch = setup_.epoch, worker = loops_.worker]() mutable {
-    std::vector<CheckpointPart> parts = WriteCheckpointUnits(run_dir, epoch, step, units);
+  loops_.bulk->Post([self = shared_from_this(), units = std::move(units), step, worker = loops_.worker]() mutable {
+    const StageSetup& setup = self->setup_;
+    std::vector<CheckpointPart> parts =
+        WriteCheckpointUnits(setup.run_dir, setup.checkpoint_folder, setup.epoch, step, units);
     units.clear();
     worker->Post(
         [self = std::move(self), parts = std::move(parts)]() mutable { self->OnCheckpointWritten(std::move(parts)); });
@@ -315,6 +328,8 @@ void StageRunner::MaybeFinished() {
   report.set_epoch(setup_.epoch);
   report.set_steps(*finished_steps_);
   *report.mutable_counters() = Counters();
+  report.set_microbatches(trained_.microbatches());
+  report.set_data_digest(trained_.digest());
   events_.on_report(std::move(message));
 }
 

@@ -24,6 +24,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/cluster_rules.h"
+#include "common/data_tally.h"
 #include "common/event_loop.h"
 #include "protos/coordinator.pb.h"
 #include "worker/compute/stage_executor.h"
@@ -48,6 +50,8 @@ struct StageSetup {
   uint64_t microbatch_tokens = 1;
   uint32_t evaluation_microbatches = 0;
   std::string run_dir;
+  std::string checkpoint_folder;  // of this cluster inside that of a checkpoint; empty in a run of one cluster
+  ClusterSteps cluster_steps;     // which data the microbatches are
   std::optional<NeighbourLink> above, below;
 };
 
@@ -73,7 +77,9 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   void SetExecutor(std::shared_ptr<StageExecutor> executor);
   void Start();        // once, when ready
   void RequestStop();  // stage 0: end at the next step boundary that is possible
-  void Close();        // drop links and executor now; nothing is reported any more
+  void HoldForStop();  // stage 0: see StageCore
+  void StopAfter(uint64_t end_step);
+  void Close();  // drop links and executor now; nothing is reported any more
 
   bool ready() const;
   bool finished() const { return reported_finished_; }
@@ -145,6 +151,7 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   std::optional<RunFinishCapture> held_capture_;  // waits until fewer checkpoints are being written
   std::optional<uint64_t> finished_steps_;
   StageMeter meter_;
+  DataTally trained_;  // microbatches that went backward here, by global index
   bool links_open_ = false, reported_ready_ = false, started_ = false, reported_finished_ = false, closed_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_store.h"
 #include "common/codec/number_codec.h"
 #include "common/status_macros.h"
 #include "model/record_reader.h"
@@ -99,7 +100,7 @@ NeighbourLink MakeLink(const Plan& plan, const RunConfig& config, uint32_t bound
 
 absl::StatusOr<StageOrder> ReadStageOrder(const AssignStage& assign, const std::string& own_name,
                                           uint64_t own_incarnation, const AddressOfWorker& address_of) {
-  ASSIGN_OR_RETURN(RunConfig config, ReadRunConfig(assign.record()));
+  ASSIGN_OR_RETURN(RunConfig config, ReadRunConfig(assign.record(), assign.cluster()));
   RETURN_IF_ERROR(CheckPlan(assign, config, own_name, own_incarnation));
   StageOrder order;
   StageSetup& setup = order.setup;
@@ -112,6 +113,8 @@ absl::StatusOr<StageOrder> ReadStageOrder(const AssignStage& assign, const std::
   setup.microbatch_tokens = uint64_t{config.sequences} * config.tokens;
   setup.evaluation_microbatches = config.evaluation_microbatches;
   setup.run_dir = assign.record().spec().run_dir();
+  setup.checkpoint_folder = ClusterFolder(config.cluster, config.num_clusters);
+  setup.cluster_steps = config.cluster_steps;
   const uint32_t stage = assign.stage();
   if (stage > 0) setup.above = MakeLink(assign.plan(), config, stage - 1, true, address_of);
   if (stage + 1 < config.num_stages()) setup.below = MakeLink(assign.plan(), config, stage, false, address_of);
@@ -120,6 +123,9 @@ absl::StatusOr<StageOrder> ReadStageOrder(const AssignStage& assign, const std::
   order.executor.window = setup.core.window;
   order.executor.first_step = assign.first_step();
   order.executor.checkpoint_dir = assign.checkpoint_dir();
+  if (!assign.checkpoint_dir().empty() && !setup.checkpoint_folder.empty()) {
+    order.executor.checkpoint_dir = absl::StrCat(assign.checkpoint_dir(), "/", setup.checkpoint_folder);
+  }
   order.executor.config = std::move(config);
   return order;
 }

@@ -149,7 +149,7 @@ void WorkerNode::OnMessage(CoordinatorMessage message) {
       if (stage && stage->epoch() == message.start_stage().epoch()) stage->Start();
       return;
     case CoordinatorMessage::kStopRun:
-      if (stage && stage->epoch() == message.stop_run().epoch()) stage->RequestStop();
+      if (stage && stage->epoch() == message.stop_run().epoch()) OnStop(message.stop_run(), *stage);
       return;
     case CoordinatorMessage::kReleaseStage:
       if (stage && stage->epoch() == message.release_stage().epoch()) Release(message.release_stage().reason());
@@ -157,6 +157,12 @@ void WorkerNode::OnMessage(CoordinatorMessage message) {
     default:
       return;  // from a newer coordinator: nothing that this worker could do
   }
+}
+
+void WorkerNode::OnStop(const StopRun& stop, StageRunner& stage) {
+  if (stop.hold()) return stage.HoldForStop();
+  if (stop.after_step() > 0) return stage.StopAfter(stop.after_step());
+  stage.RequestStop();
 }
 
 void WorkerNode::OnProbe(const ProbeRequest& request) {

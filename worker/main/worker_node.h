@@ -64,6 +64,7 @@ class WorkerNode {
   WorkerCounters Counters() const;
 
   void OnMessage(CoordinatorMessage message);
+  void OnStop(const StopRun& stop, StageRunner& stage);
   void OnProbe(const ProbeRequest& request);
   void OnLinkRequest(const LinkRequest& request);
   void OnAssign(const AssignStage& assign);

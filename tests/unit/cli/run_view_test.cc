@@ -124,7 +124,7 @@ TEST(RunHistoryTest, LaterMessages_AddRowsAndKeepWorkers) {
   next.add_steps()->set_step(10);
   history.Add(next);
   EXPECT_EQ(history.steps().size(), 11u);
-  EXPECT_NE(history.WorkerOfStage(1), nullptr);
+  EXPECT_NE(history.WorkerOfStage(0, 1), nullptr);
   EXPECT_TRUE(history.ended());
 }
 

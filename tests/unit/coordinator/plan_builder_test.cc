@@ -73,14 +73,60 @@ TEST(PlanBuilderTest, NewRun_HasEverythingThatItsArithmeticDependsOn) {
   EXPECT_EQ(record.training_windows(), 90u);
   EXPECT_EQ(record.torch_version(), "2.11.0");
   EXPECT_EQ(ValidateRunSpec(record.spec()), absl::OkStatus());
-  EXPECT_EQ(built->plan.epoch(), 5u);
-  ASSERT_EQ(built->plan.stages_size(), 3);
-  EXPECT_EQ(built->plan.stages(2).end_unit(), 8u);
-  EXPECT_EQ(built->plan.stages(1).incarnation(), 11u);
-  EXPECT_EQ(built->plan.prediction().window(), built->plan.stages(0).window());
-  EXPECT_GT(built->plan.prediction().tokens_per_second(), 0);
-  EXPECT_GE(built->plan.prediction().compute_bound_tokens_per_second(), built->plan.prediction().tokens_per_second());
+  EXPECT_EQ(built->plans[0].epoch(), 5u);
+  ASSERT_EQ(built->plans[0].stages_size(), 3);
+  EXPECT_EQ(built->plans[0].stages(2).end_unit(), 8u);
+  EXPECT_EQ(built->plans[0].stages(1).incarnation(), 11u);
+  EXPECT_EQ(built->plans[0].prediction().window(), built->plans[0].stages(0).window());
+  EXPECT_GT(built->plans[0].prediction().tokens_per_second(), 0);
+  EXPECT_GE(built->plans[0].prediction().compute_bound_tokens_per_second(),
+            built->plans[0].prediction().tokens_per_second());
   EXPECT_EQ(built->stop_after_step, 100u);
+}
+
+TEST(PlanBuilderTest, Clusters_HaveTheirOwnCutsAndTheRunsSchedule) {
+  RunInputs inputs = SomeInputs();
+  inputs.spec.mutable_averaging()->set_clusters(2);
+  FillDefaults(&inputs.spec, 256);
+  Measurements measured = Workers(4);
+  measured.cluster_sizes = {2, 2};
+  for (const char* worker : {"w2", "w3"}) measured.probes[worker].mutable_embedding()->set_forward_seconds(0.2);
+  const auto built = BuildPlan(inputs, measured, 5);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const RunRecord& record = built->record;
+  ASSERT_EQ(record.clusters_size(), 2);
+  EXPECT_EQ(record.cuts_size(), 0);
+  ASSERT_EQ(record.clusters(0).cuts_size(), 1);
+  EXPECT_EQ(record.clusters(0).cuts(0), 4u);
+  EXPECT_EQ(record.clusters(1).cuts(0), 2u);  // a slow embedding
+  EXPECT_EQ(record.clusters(1).name(), "cluster-1");
+  EXPECT_EQ(record.clusters(1).codecs_size(), 1);
+  EXPECT_EQ(record.clusters(1).steps_per_round(), 100u);
+  ASSERT_EQ(built->plans.size(), 2u);
+  EXPECT_EQ(built->plans[1].cluster(), "cluster-1");
+  EXPECT_EQ(built->plans[1].stages(0).worker(), "w2");
+  EXPECT_EQ(built->plans[1].stages(1).first_unit(), 2u);
+  EXPECT_EQ(built->plans[1].epoch(), 5u);
+  EXPECT_EQ(ValidateRunSpec(record.spec()), absl::OkStatus());
+}
+
+TEST(PlanBuilderTest, ClusterRun_LikeKeepsTheCutsOfEach) {
+  RunInputs inputs = SomeInputs();
+  inputs.spec.mutable_averaging()->set_clusters(2);
+  FillDefaults(&inputs.spec, 256);
+  Measurements measured = Workers(4);
+  measured.cluster_sizes = {2, 2};
+  const auto built = BuildPlan(inputs, measured, 5);
+  ASSERT_TRUE(built.ok()) << built.status();
+  inputs.earlier = built->record;
+  inputs.earlier->mutable_clusters(1)->set_cuts(0, 3);
+  inputs.spec = inputs.earlier->spec();
+  const auto like = BuildPlan(inputs, measured, 6);
+  ASSERT_TRUE(like.ok()) << like.status();
+  EXPECT_EQ(like->record.clusters(0).cuts(0), built->record.clusters(0).cuts(0));
+  EXPECT_EQ(like->record.clusters(1).cuts(0), 3u);
+  measured.cluster_sizes = {3, 1};
+  EXPECT_EQ(BuildPlan(inputs, measured, 7).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(PlanBuilderTest, Pipedream_CountsUpdates) {
@@ -97,7 +143,7 @@ TEST(PlanBuilderTest, Pipedream_CountsUpdates) {
   EXPECT_EQ(built->record.spec().evaluation().every_steps(), 40u);
   EXPECT_EQ(built->stop_after_step, 80u);
   ASSERT_EQ(built->record.stage_delays_size(), 2);
-  EXPECT_EQ(built->record.stage_delays(0), built->plan.stages(0).window() - 1);
+  EXPECT_EQ(built->record.stage_delays(0), built->plans[0].stages(0).window() - 1);
   EXPECT_EQ(built->record.error_feedback(), 0);
 }
 
@@ -116,7 +162,7 @@ TEST(PlanBuilderTest, LikeAnEarlierRun_KeepsItsArithmetic) {
   RunRecord expected = first->record;
   expected.mutable_spec()->set_run_dir("/other");
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(expected, second->record));
-  EXPECT_NE(first->plan.stages(0).window(), second->plan.stages(0).window());
+  EXPECT_NE(first->plans[0].stages(0).window(), second->plans[0].stages(0).window());
   EXPECT_EQ(BuildPlan(inputs, Workers(2), 3).status().message(),
             "the earlier run has 3 stages, there are 2 workers; use as many workers as stages");
 }
@@ -154,7 +200,7 @@ TEST(PlanBuilderTest, SharedCoresAndDevices_LimitTheRate) {
     for (auto& worker : measured.workers) worker.device = device;
     const auto built = BuildPlan(SomeInputs(), measured, 1);
     ASSERT_TRUE(built.ok());
-    EXPECT_NEAR(built->plan.prediction().microbatch_seconds(), sharing ? 8 * 0.03 : 4 * 0.03, 1e-9) << device;
+    EXPECT_NEAR(built->plans[0].prediction().microbatch_seconds(), sharing ? 8 * 0.03 : 4 * 0.03, 1e-9) << device;
   }
 }
 

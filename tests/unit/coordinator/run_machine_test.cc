@@ -180,6 +180,65 @@ TEST(RunMachineTest, StagesThatEndAtDifferentSteps_FailTheRun) {
   EXPECT_EQ(machine.phase(), RunPhase::kFailed);
 }
 
+// Four workers in two clusters, running.
+RunMachine TwoClusters() {
+  RunMachine::Options options = TwoWorkers();
+  options.workers_wanted = 4;
+  options.clusters = 2;
+  RunMachine machine(options);
+  machine.OnFreeWorkers(seconds(1), {"a", "b", "c", "d"});
+  for (const char* worker : {"a", "b", "c", "d"}) machine.OnWorkerProbed(seconds(1), worker, "");
+  return machine;
+}
+RunMachine TwoClustersRunning() {
+  RunMachine machine = TwoClusters();
+  for (const auto& [from, to] : {std::pair("a", "b"), {"b", "a"}, {"c", "d"}, {"d", "c"}}) {
+    machine.OnLinkProbed(seconds(1), from, to, "");
+  }
+  machine.OnPlanned(seconds(1), 10);
+  for (const char* worker : {"a", "b", "c", "d"}) machine.OnStageReady(seconds(1), worker);
+  return machine;
+}
+
+TEST(RunMachineTest, Clusters_MeasureTheirOwnLinksOnly) {
+  RunMachine machine = TwoClusters();
+  EXPECT_EQ(machine.detail(), "measures link a -> b");
+  machine.OnLinkProbed(seconds(1), "a", "b", "");
+  machine.OnLinkProbed(seconds(1), "b", "a", "");
+  EXPECT_EQ(machine.detail(), "measures link c -> d");
+  machine.OnLinkProbed(seconds(1), "c", "d", "");
+  EXPECT_NE(Only<MakePlanEffect>(machine.OnLinkProbed(seconds(1), "d", "c", "")), nullptr);
+  EXPECT_EQ(machine.cluster_sizes(), (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(machine.PlaceOf("d").cluster, 1u);
+  EXPECT_EQ(machine.PlaceOf("d").stage, 1u);
+}
+
+TEST(RunMachineTest, Clusters_RunAndFinishTogether) {
+  RunMachine machine = TwoClustersRunning();
+  ASSERT_EQ(machine.phase(), RunPhase::kRunning);
+  for (const char* worker : {"a", "b", "c"}) machine.OnStageFinished(seconds(2), worker, 10);
+  EXPECT_TRUE(machine.OnCheckpointCommitted(seconds(2), 10).empty());
+  EXPECT_TRUE(Ended(machine.OnStageFinished(seconds(2), "d", 10)));
+  EXPECT_EQ(machine.phase(), RunPhase::kFinished);
+}
+
+TEST(RunMachineTest, ClustersThatStop_EndAfterTheSameStep) {
+  RunMachine machine = TwoClustersRunning();
+  EXPECT_NE(Only<RequestStopEffect>(machine.OnStopRequested(seconds(1), "asked")), nullptr);
+  EXPECT_TRUE(machine.OnStopPoint(seconds(1), "a", 4).empty());
+  EXPECT_TRUE(machine.OnStopPoint(seconds(1), "a", 9).empty());  // the first answer counts
+  EXPECT_TRUE(machine.OnStopPoint(seconds(1), "d", 9).empty());  // not a first stage
+  const auto effects = machine.OnStopPoint(seconds(1), "c", 6);
+  ASSERT_NE(Only<EndAfterEffect>(effects), nullptr);
+  EXPECT_EQ(Only<EndAfterEffect>(effects)->step, 6u);
+}
+
+TEST(RunMachineTest, WorkerOfAnyCluster_EndsTheRun) {
+  RunMachine machine = TwoClustersRunning();
+  EXPECT_TRUE(Ended(machine.OnWorkerLost(seconds(2), "d", "killed")));
+  EXPECT_EQ(machine.detail().substr(0, 41), "worker d (cluster 1, stage 1) was lost: k");
+}
+
 TEST(RunMachineTest, MoreWorkersThanStages_AreLeftOut) {
   RunMachine::Options options = TwoWorkers();
   options.max_stages = 1;

@@ -72,7 +72,7 @@ TEST(StepLedgerTest, MoreThanOnePercentSkipped_StopsTheRun) {
 }
 
 CheckpointPartFact APart(uint64_t step, uint32_t unit) {
-  return {step, unit, "layer-0001.safetensors", std::string(64, 'a'), std::string(64, 'b'), 10, ""};
+  return {step, 0, unit, "layer-0001.safetensors", std::string(64, 'a'), std::string(64, 'b'), 10, ""};
 }
 
 TEST(CheckpointAssemblyTest, AllUnitsOfAReportedStep_AreComplete) {

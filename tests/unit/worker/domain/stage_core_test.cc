@@ -110,6 +110,30 @@ TEST(StageCore, StopRequestBeforeAnything_EndsAtOnceWithACheckpoint) {
   EXPECT_TRUE(core.finished());
 }
 
+TEST(StageCore, Hold_InjectsNothingBehindTheStepUntilTheCommonEndIsKnown) {
+  StageCoreConfig config;
+  config.num_stages = 2;
+  config.window = 8;
+  config.rule = VersionRule(2, {{0, 2}});
+  config.order = ItemOrder(2, 4, 0, 0);
+  config.total_steps = config.end_step = 4;
+  StageCore core(config);
+  ASSERT_NE(Find<RunForward>(core.Start()), nullptr);
+  const StageEffects hold = core.HoldForStop();  // microbatch 0 of step 0 is under way
+  ASSERT_NE(Find<ReportStopPoint>(hold), nullptr);
+  EXPECT_EQ(Find<ReportStopPoint>(hold)->end_step, 1u);
+  EXPECT_EQ(Find<ReportStopPoint>(core.HoldForStop()), nullptr);  // once
+  ASSERT_NE(Find<RunForward>(core.OnComputeDone()), nullptr);
+  EXPECT_EQ(Find<RunForward>(core.OnComputeDone()), nullptr);  // the step is injected
+  EXPECT_EQ(core.StopAfter(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  const StageEffects stop = core.StopAfter(2);
+  ASSERT_NE(Find<SendStop>(stop), nullptr);
+  EXPECT_EQ(Find<SendStop>(stop)->end_step, 2u);
+  EXPECT_NE(Find<RunForward>(stop), nullptr);
+  ASSERT_NE(Find<RunForward>(core.OnComputeDone()), nullptr);
+  EXPECT_EQ(Find<RunForward>(core.OnComputeDone()), nullptr);  // the end
+}
+
 TEST(DecideClip, NormAboveTheLimit_IsScaledAndNotFinite_IsSkipped) {
   EXPECT_DOUBLE_EQ(DecideClip({3.0, 1.0}, ClipScope::kGlobal, 1.0).clip, 1.0 / (2.0 + 1e-6));
   EXPECT_DOUBLE_EQ(DecideClip({0.25}, ClipScope::kGlobal, 1.0).clip, 1.0);
