@@ -78,10 +78,10 @@ def check(root):
                 continue
             if not include.startswith(tuple(a + "/" for a in ALLOWED[prefix])):
                 problems.append(f"{path}: must not include {include} (allowed: {', '.join(ALLOWED[prefix])})")
-        if "/domain/" in path:
+        if "/domain/" in path or path.startswith("common/averaging/"):
             for token in DOMAIN_FORBIDDEN:
                 if re.search(token, code):
-                    problems.append(f"{path}: `{token}` in a domain folder")
+                    problems.append(f"{path}: `{token}` in a folder of pure decisions")
         if extension == ".h" and "#pragma once" not in text:
             problems.append(f"{path}: no #pragma once")
     return problems, sizes

@@ -1,0 +1,23 @@
+#include "common/averaging/apply_rule.h"
+
+#include <cstring>
+
+namespace stagecoach {
+
+void ApplyRound(ApplyRule rule, absl::Span<const float> theta, absl::Span<const float> pinned,
+                absl::Span<float> weights) {
+  const size_t count = weights.size();
+  switch (rule) {
+    case ApplyRule::kAdditive:
+      for (size_t i = 0; i < count; ++i) weights[i] = weights[i] + (theta[i] - pinned[i]);
+      break;
+    case ApplyRule::kBlend:
+      for (size_t i = 0; i < count; ++i) weights[i] = kBlendShare * weights[i] + (1 - kBlendShare) * theta[i];
+      break;
+    case ApplyRule::kReplace:
+      if (count > 0) std::memcpy(weights.data(), theta.data(), count * sizeof(float));
+      break;
+  }
+}
+
+}  // namespace stagecoach

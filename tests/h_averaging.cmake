@@ -1,0 +1,7 @@
+# Averaging between clusters: the pure rules.
+stagecoach_test(unit_averaging
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/shard_map_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/outer_optimizer_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/averaging_codec_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/exchange_plan_test.cc
+                DEPS sc_averaging LABELS unit)
