@@ -4,4 +4,9 @@ stagecoach_test(unit_averaging
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/outer_optimizer_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/averaging_codec_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/exchange_plan_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/round_exchange_test.cc
                 DEPS sc_averaging LABELS unit)
+
+stagecoach_test(sim_averaging_rounds
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/sim/averaging_round_test.cc ${CMAKE_SOURCE_DIR}/tests/support/sim_averaging.cc
+                DEPS sc_averaging LABELS sim)
