@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/coordinator_client.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -56,13 +57,19 @@ int Watch(CoordinatorClient* client, const std::string& run, const std::string& 
 }
 
 void PrintFleetTable(const FleetStatusReply& fleet) {
-  std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %s\n", "WORKER", "ADDRESS", "DEVICE", "STATE", "STAGE", "UNITS", "MIB");
+  std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %-8s %s\n", "WORKER", "ADDRESS", "DEVICE", "STATE", "STAGE", "UNITS", "MIB",
+              "MS A MICROBATCH (PLAN)");
   for (const WorkerRow& worker : fleet.workers()) {
     const std::string stage = worker.assigned() ? absl::StrCat(worker.stage()) : "-";
     const std::string units = worker.assigned() ? absl::StrCat(worker.first_unit(), "-", worker.end_unit() - 1) : "-";
-    std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %llu\n", worker.name().c_str(), worker.address().c_str(),
+    const std::string speed =
+        worker.microbatch_seconds() > 0
+            ? absl::StrFormat("%.1f (%.1f)%s", worker.microbatch_seconds() * 1e3,
+                              worker.planned_microbatch_seconds() * 1e3, worker.slow() ? " slow" : "")
+            : "-";
+    std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %-8llu %s\n", worker.name().c_str(), worker.address().c_str(),
                 worker.device().c_str(), worker.state().c_str(), stage.c_str(), units.c_str(),
-                static_cast<unsigned long long>(worker.counters().resident_bytes() >> 20));
+                static_cast<unsigned long long>(worker.counters().resident_bytes() >> 20), speed.c_str());
   }
   for (const RunStatus& status : fleet.runs()) {
     RunHistory history;

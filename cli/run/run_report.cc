@@ -81,6 +81,9 @@ Json Workers(const RunHistory& history) {
                 {"layers", {worker.first_unit(), worker.end_unit()}},
                 {"parameters", worker.parameters()},
                 {"resident_bytes", worker.counters().resident_bytes()},
+                {"microbatch_seconds", worker.microbatch_seconds()},
+                {"planned_microbatch_seconds", worker.planned_microbatch_seconds()},
+                {"slow", worker.slow()},
                 {"busy_seconds", worker.counters().busy_seconds()},
                 {"waiting_seconds", waiting},
                 {"rejected_frames", rejected}};

@@ -71,6 +71,7 @@ PipelineSpeed PredictSpeed(const PipelineCosts& costs) {
   }
   const size_t num_stages = costs.stages.size();
   speed.loop_from_stage.assign(num_stages, 0);
+  speed.stage_seconds.assign(num_stages, 0);
   for (size_t i = num_stages; i-- > 0;) {
     const StageCost& stage = costs.stages[i];
     const HostLoad& host = hosts[stage.host];
@@ -84,7 +85,8 @@ PipelineSpeed PredictSpeed(const PipelineCosts& costs) {
     }
     // No operation takes longer than a cycle in the steady state, however crowded the host is.
     const double work = stage.forward_seconds + stage.backward_seconds;
-    speed.loop_from_stage[i] = below + std::max(work, std::min(work * crowding, speed.microbatch_seconds));
+    speed.stage_seconds[i] = std::max(work, std::min(work * crowding, speed.microbatch_seconds));
+    speed.loop_from_stage[i] = below + speed.stage_seconds[i];
   }
   speed.loop_seconds = speed.loop_from_stage.empty() ? 0 : speed.loop_from_stage[0];
   for (size_t i = 0; i < num_stages; ++i) {

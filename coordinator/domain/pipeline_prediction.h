@@ -42,6 +42,7 @@ struct PipelineSpeed {
   double loop_seconds = 0;              // L
   double update_seconds = 0;            // t_opt of the slowest stage (or host)
   std::vector<double> loop_from_stage;  // L_i
+  std::vector<double> stage_seconds;    // f_i + b_i, with the rivals for the host's cores
   std::vector<uint32_t> windows;        // N_i
   std::string bottleneck;
   bool host_bound = false;

@@ -305,6 +305,7 @@ void FillPlan(const RunInputs& inputs, const ClusterDraft& draft, size_t cluster
     stage->set_incarnation(worker.incarnation);
     stage->set_address(worker.address);
     stage->set_window(schedule.windows[i]);
+    stage->set_microbatch_seconds(speed.stage_seconds[i] + costs.stages[i].update_seconds / schedule.microbatches);
     plan->add_explanation(absl::StrFormat("stage %d: units %u..%u on %s, %.1f ms a microbatch", static_cast<int>(i),
                                           stage->first_unit(), stage->end_unit() - 1, worker.name,
                                           partition.stage_seconds[i] * 1e3));

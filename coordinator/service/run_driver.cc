@@ -178,6 +178,7 @@ void RunDriver::AssignStages() {
       assign->set_stop_after_step(built_->stop_after_step);
       if (inputs_->checkpoint) assign->set_checkpoint_dir(checkpoint_dir_);
       worker_states_[stage.worker()] = "loading";
+      speeds_.insert_or_assign(stage.worker(), SpeedWatch(stage.microbatch_seconds()));
       around_.send(stage.worker(), message);
     }
   }

@@ -17,6 +17,7 @@
 #include "coordinator/domain/membership.h"
 #include "coordinator/domain/run_ledger.h"
 #include "coordinator/domain/run_machine.h"
+#include "coordinator/domain/speed_watch.h"
 #include "coordinator/service/journal_writer.h"
 #include "coordinator/service/plan_builder.h"
 #include "coordinator/service/run_inputs.h"
@@ -87,6 +88,7 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   void OnCommitted(const absl::Status& status, const CheckpointManifest& manifest);
   void CommitReadyCheckpoints();
   void OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat);
+  void WatchSpeed(const std::string& worker);
   bool IsLastStage(const std::string& worker) const;
   uint64_t EpochOf(const WorkerMessage& message) const;
   CheckpointManifest ManifestOf(const std::vector<CheckpointPartFact>& parts) const;
@@ -114,6 +116,7 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::string checkpoint_dir_, weight_hash_;
   std::vector<std::string> cluster_hashes_;  // with several clusters
   std::map<std::string, WorkerCounters> counters_;
+  std::map<std::string, SpeedWatch> speeds_;
   std::map<std::string, uint64_t> parameters_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> watermarks_;
   std::map<std::string, std::string> worker_states_;

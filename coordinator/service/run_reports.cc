@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoint_store.h"
+#include "common/log.h"
 #include "coordinator/service/run_driver.h"
 #include "coordinator/service/wire_checks.h"
 
@@ -110,11 +112,24 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
 
 void RunDriver::OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat) {
   if (worker_states_[worker] != "finished") counters_[worker] = heartbeat.counters();
+  WatchSpeed(worker);
   const std::pair<uint64_t, uint64_t> mark{heartbeat.next_forward(), heartbeat.next_backward()};
   if (watermarks_[worker] == mark) return;
   watermarks_[worker] = mark;
   ++revision_;
   machine_.OnProgress(around_.loop->Now());
+}
+
+void RunDriver::WatchSpeed(const std::string& worker) {
+  const auto watch = speeds_.find(worker);
+  const WorkerCounters& counters = counters_[worker];
+  if (watch == speeds_.end() || !watch->second.OnTotals(counters.microbatches(), counters.training_seconds())) return;
+  ++revision_;
+  Log(LogLevel::kInfo, "coordinator", watch->second.slow() ? "worker-slow" : "worker-as-planned",
+      {{"run", name_},
+       {"worker", worker},
+       {"microbatch_ms", absl::StrFormat("%.1f", watch->second.seconds().value() * 1e3)},
+       {"planned_ms", absl::StrFormat("%.1f", watch->second.planned_seconds() * 1e3)}});
 }
 
 void RunDriver::OnStageReady(const std::string& worker, const StageReady& ready) {
@@ -144,6 +159,7 @@ bool RunDriver::IsLastStage(const std::string& worker) const {
 void RunDriver::OnStageFinished(const std::string& worker, const StageFinishedReport& report) {
   const MonoTime now = around_.loop->Now();
   counters_[worker] = report.counters();
+  WatchSpeed(worker);
   worker_states_[worker] = "finished";
   ledger_->OnConsumed(worker, machine_.PlaceOf(worker).cluster, report.steps(),
                       DataTally(report.microbatches(), report.data_digest()));
@@ -292,6 +308,12 @@ WorkerRow RunDriver::RowOf(size_t member) const {
   if (parameters != parameters_.end()) row.set_parameters(parameters->second);
   const auto counters = counters_.find(worker);
   if (counters != counters_.end()) *row.mutable_counters() = counters->second;
+  const auto speed = speeds_.find(worker);
+  if (speed != speeds_.end()) {
+    row.set_microbatch_seconds(speed->second.seconds().value());
+    row.set_planned_microbatch_seconds(speed->second.planned_seconds());
+    row.set_slow(speed->second.slow());
+  }
   return row;
 }
 

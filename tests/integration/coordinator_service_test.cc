@@ -330,6 +330,33 @@ TEST_F(CoordinatorServiceTest, FailedProbe_NamesTheWorker) {
   EXPECT_EQ(status.detail(), "worker b could not measure the model: no memory");
 }
 
+// A worker that reports more time a microbatch than the plan counts on shows as slow within a few heartbeats.
+TEST_F(CoordinatorServiceTest, ThrottledWorker_ShowsAsSlowInTheStatus) {
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  FakeWorker::Behaviour behaviour;
+  behaviour.finish_alone = false;
+  const auto a = Worker("a", 1, behaviour), b = Worker("b", 2, behaviour);
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kStartStage));
+  ASSERT_TRUE(b->WaitForMessage(CoordinatorMessage::kStartStage));
+  WorkerMessage beat;
+  beat.mutable_heartbeat()->set_epoch(b->epoch());
+  beat.mutable_heartbeat()->mutable_counters()->set_microbatches(60);
+  beat.mutable_heartbeat()->mutable_counters()->set_training_seconds(60);
+  b->Write(beat);
+  std::map<std::string, WorkerRow> rows;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!rows["b"].slow() && std::chrono::steady_clock::now() < deadline) {
+    grpc::ClientContext context;
+    FleetStatusReply fleet;
+    ASSERT_TRUE(stub_->FleetStatus(&context, FleetStatusRequest(), &fleet).ok());
+    for (const WorkerRow& worker : fleet.workers()) rows[worker.name()] = worker;
+  }
+  EXPECT_TRUE(rows["b"].slow());
+  EXPECT_FALSE(rows["a"].slow());
+  EXPECT_NEAR(rows["b"].microbatch_seconds(), 1, 1e-9);
+  EXPECT_LT(rows["b"].planned_microbatch_seconds(), 0.1);
+}
+
 TEST_F(CoordinatorServiceTest, FleetStatus_ListsWorkersAndRuns) {
   const auto a = Worker("a", 1);
   ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kRegistered));

@@ -41,6 +41,8 @@ void StageMeter::Fill(MonoTime now, WorkerCounters* counters) const {
     if (seconds > 0) (*counters->mutable_waiting_seconds())[NameOf(static_cast<WaitReason>(i))] = seconds;
   }
   counters->set_busy_seconds(busy_seconds_);
+  counters->set_microbatches(microbatches_);
+  counters->set_training_seconds(training_seconds_);
   for (const auto& [lag, microbatches] : staleness_) {
     (*counters->mutable_staleness())[static_cast<uint32_t>(lag)] = microbatches;
   }

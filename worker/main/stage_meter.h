@@ -21,6 +21,11 @@ class StageMeter {
   void Idle(MonoTime now, WaitReason reason) { Enter(now, false, reason); }
 
   void AddBusy(double seconds) { busy_seconds_ += seconds; }
+  // Forward, backward or update of training; `completes` a microbatch or not.
+  void AddTraining(double seconds, bool completes) {
+    training_seconds_ += seconds;
+    microbatches_ += completes ? 1 : 0;
+  }
   void AddLag(uint64_t lag) { ++staleness_[lag]; }
 
   // Totals so far; the state that is under way counts up to `now`.
@@ -31,7 +36,8 @@ class StageMeter {
 
   static constexpr size_t kReasons = 7;  // of WaitReason
   std::array<double, kReasons> waiting_seconds_{};
-  double busy_seconds_ = 0;
+  double busy_seconds_ = 0, training_seconds_ = 0;
+  uint64_t microbatches_ = 0;
   std::map<uint64_t, uint64_t> staleness_;
   bool computing_ = false;
   WaitReason reason_ = WaitReason::kNone;

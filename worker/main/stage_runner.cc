@@ -219,6 +219,12 @@ absl::Status StageRunner::CheckLag(const Item& item, uint32_t weights_buffer) {
 void StageRunner::OnComputed(const ComputeEffect& effect, ComputeOutcome outcome) {
   if (closed_) return;
   meter_.AddBusy(outcome.busy_seconds);
+  const bool completes =
+      std::holds_alternative<RunBackward>(effect) || std::holds_alternative<RunForwardBackward>(effect);
+  const auto* forward = std::get_if<RunForward>(&effect);
+  if (completes || std::holds_alternative<RunUpdate>(effect) || (forward != nullptr && !forward->item.is_evaluation)) {
+    meter_.AddTraining(outcome.busy_seconds, completes);
+  }
   if (!outcome.status.ok()) return Fail(outcome.status, "");
   output_ = std::move(outcome.output);
   ReportResult(effect, outcome);
