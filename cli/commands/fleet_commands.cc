@@ -57,8 +57,8 @@ int Watch(CoordinatorClient* client, const std::string& run, const std::string& 
 }
 
 void PrintFleetTable(const FleetStatusReply& fleet) {
-  std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %-8s %s\n", "WORKER", "ADDRESS", "DEVICE", "STATE", "STAGE", "UNITS", "MIB",
-              "MS A MICROBATCH (PLAN)");
+  std::printf("%-16s %-22s %-8s %-12s %-6s %-8s %-8s %s\n", "WORKER", "ADDRESS", "DEVICE", "STATE", "STAGE", "UNITS",
+              "MIB", "MS A MICROBATCH (PLAN)");
   for (const WorkerRow& worker : fleet.workers()) {
     const std::string stage = worker.assigned() ? absl::StrCat(worker.stage()) : "-";
     const std::string units = worker.assigned() ? absl::StrCat(worker.first_unit(), "-", worker.end_unit() - 1) : "-";

@@ -72,10 +72,9 @@ void AppendWorkers(const Json& report, std::string* text) {
     for (const auto& [reason, seconds] : worker["waiting_seconds"].items()) {
       absl::StrAppendFormat(&waiting, " %s %.1f s", reason, seconds.get<double>());
     }
-    const std::string speed = absl::StrFormat("%.1f ms a microbatch (plan %.1f)%s",
-                                              worker["microbatch_seconds"].get<double>() * 1e3,
-                                              worker["planned_microbatch_seconds"].get<double>() * 1e3,
-                                              worker["slow"].get<bool>() ? ", slow" : "");
+    const std::string speed = absl::StrFormat(
+        "%.1f ms a microbatch (plan %.1f)%s", worker["microbatch_seconds"].get<double>() * 1e3,
+        worker["planned_microbatch_seconds"].get<double>() * 1e3, worker["slow"].get<bool>() ? ", slow" : "");
     absl::StrAppendFormat(
         text, "  worker %-8s  %sstage %d, units %d-%d, %.2f M parameters, %.0f MiB; %s; busy %.1f s; waited%s\n",
         worker["name"].get<std::string>(),

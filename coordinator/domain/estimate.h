@@ -23,9 +23,7 @@ class Estimate {
 
   uint64_t samples() const { return samples_; }
   double value() const { return weight_ == 0 ? 0 : sum_ / weight_; }
-  double variance() const {
-    return weight_ == 0 ? 0 : std::fmax(0.0, square_sum_ / weight_ - value() * value());
-  }
+  double variance() const { return weight_ == 0 ? 0 : std::fmax(0.0, square_sum_ / weight_ - value() * value()); }
 
  private:
   static constexpr double kAlpha = 0.2;

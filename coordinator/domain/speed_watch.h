@@ -16,7 +16,8 @@ class SpeedWatch {
  public:
   explicit SpeedWatch(double planned_seconds) : planned_seconds_(planned_seconds) {}
 
-  // Totals since the stage began; they only grow. Totals that shrink or make no sense are ignored. True: slow() changed.
+  // Totals since the stage began; they only grow. Totals that shrink or make no sense are ignored. True: slow()
+  // changed.
   bool OnTotals(uint64_t microbatches, double training_seconds);
 
   bool slow() const { return slow_; }

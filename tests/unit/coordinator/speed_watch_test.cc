@@ -8,7 +8,7 @@ namespace stagecoach {
 namespace {
 
 // Reports `microbatches` more, each of `seconds`, in reports of `each`; true if slow() changed on the way.
-bool Run(SpeedWatch* watch, double seconds, uint64_t microbatches, uint64_t each, uint64_t* count, double* total) {
+bool Report(SpeedWatch* watch, double seconds, uint64_t microbatches, uint64_t each, uint64_t* count, double* total) {
   bool changed = false;
   for (uint64_t done = 0; done < microbatches; done += each) {
     *count += each;
@@ -40,9 +40,9 @@ TEST(SpeedWatchTest, AStageAtHalfSpeed_IsSlowAfterTwentyToThirtyMicrobatches) {
     SpeedWatch watch(0.1);
     uint64_t count = 0;
     double total = 0;
-    EXPECT_FALSE(Run(&watch, 0.1, 100, each, &count, &total));
-    EXPECT_FALSE(Run(&watch, 0.2, 16, each, &count, &total)) << each;
-    EXPECT_TRUE(Run(&watch, 0.2, 16, each, &count, &total)) << each;
+    EXPECT_FALSE(Report(&watch, 0.1, 100, each, &count, &total));
+    EXPECT_FALSE(Report(&watch, 0.2, 16, each, &count, &total)) << each;
+    EXPECT_TRUE(Report(&watch, 0.2, 16, each, &count, &total)) << each;
     EXPECT_TRUE(watch.slow());
     EXPECT_NEAR(watch.seconds().value(), 0.2, 0.001);
   }
@@ -52,18 +52,18 @@ TEST(SpeedWatchTest, OneSlowStepDoesNothing) {
   SpeedWatch watch(0.1);
   uint64_t count = 0;
   double total = 0;
-  Run(&watch, 0.1, 50, 1, &count, &total);
-  EXPECT_FALSE(Run(&watch, 1.0, 1, 1, &count, &total));
-  EXPECT_FALSE(Run(&watch, 0.1, 50, 1, &count, &total));
+  Report(&watch, 0.1, 50, 1, &count, &total);
+  EXPECT_FALSE(Report(&watch, 1.0, 1, 1, &count, &total));
+  EXPECT_FALSE(Report(&watch, 0.1, 50, 1, &count, &total));
 }
 
 TEST(SpeedWatchTest, AStageThatRecovered_IsInOrderAgain) {
   SpeedWatch watch(0.1);
   uint64_t count = 0;
   double total = 0;
-  Run(&watch, 0.3, 60, 1, &count, &total);
+  Report(&watch, 0.3, 60, 1, &count, &total);
   ASSERT_TRUE(watch.slow());
-  EXPECT_TRUE(Run(&watch, 0.1, 40, 1, &count, &total));
+  EXPECT_TRUE(Report(&watch, 0.1, 40, 1, &count, &total));
   EXPECT_FALSE(watch.slow());
 }
 
