@@ -4,8 +4,8 @@ stagecoach_test(
   unit_coordinator
   SOURCES ${coordinator_unit}/membership_test.cc ${coordinator_unit}/stage_partition_test.cc
           ${coordinator_unit}/schedule_choice_test.cc ${coordinator_unit}/step_ledger_test.cc
-          ${coordinator_unit}/run_machine_test.cc ${coordinator_unit}/run_ledger_test.cc
-          ${coordinator_unit}/speed_watch_test.cc
+          ${coordinator_unit}/run_machine_test.cc ${coordinator_unit}/round_machine_test.cc
+          ${coordinator_unit}/run_ledger_test.cc ${coordinator_unit}/speed_watch_test.cc
   DEPS sc_coordinator_domain
   LABELS unit)
 stagecoach_test(

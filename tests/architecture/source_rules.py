@@ -24,6 +24,7 @@ ALLOWED = {
     "worker/domain": ("common", "worker/domain"),
     "worker/tensor": ("common", "worker/tensor", "protos"),
     "worker/link": ("common", "worker/tensor", "worker/link", "worker/domain", "protos"),
+    "worker/average": ("common", "worker/average", "worker/link", "worker/tensor"),
     "worker/control": ("common", "worker/control", "worker/domain", "protos"),
     "worker/compute": ("common", "model", "worker/compute", "worker/tensor", "worker/domain"),
     "worker": ("common", "model", "worker", "protos"),

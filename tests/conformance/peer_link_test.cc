@@ -45,6 +45,63 @@ TEST_P(PeerLinkTest, FramesOfEveryKind_ArriveInOrderAndUnchanged) {
   EXPECT_EQ(sending.counters().payload_bytes, 2034u);
 }
 
+TEST_P(PeerLinkTest, Pieces_ArriveWithTheirHeaders) {
+  StreamIdentity identity = AnIdentity();
+  identity.direction = LinkDirection::kAveraging;
+  ReceivedStream received(&pair_, identity, 0, {0, 0, 64, 65536});
+  SendingStream sending(&pair_, identity, 0);
+  sending.SendPiece({5, 2, 3, identity.epoch, PiecePhase::kGather, 1, 1u << 20}, pair_.Filled(65536, 1));
+  sending.SendPiece({6, 0, 0, identity.epoch, PiecePhase::kReduce, 0, 0}, pair_.Filled(1, 2));
+  ASSERT_TRUE(received.WaitForFrames(2));
+  const std::vector<LinkFrame> frames = received.frames();
+  EXPECT_EQ(frames[0].kind, FrameKind::kPiece);
+  const PieceHeader& piece = frames[0].piece;
+  EXPECT_EQ(piece.round, 5u);
+  EXPECT_EQ(piece.attempt, 2u);
+  EXPECT_EQ(piece.shard, 3u);
+  EXPECT_EQ(piece.epoch, identity.epoch);
+  EXPECT_EQ(piece.phase, PiecePhase::kGather);
+  EXPECT_EQ(piece.chunk, 1u);
+  EXPECT_EQ(piece.first, 1u << 20);
+  EXPECT_TRUE(IsFilled(frames[0].payload, 65536, 1));
+  EXPECT_EQ(frames[1].piece.round, 6u);
+  EXPECT_EQ(frames[1].piece.phase, PiecePhase::kReduce);
+}
+
+TEST_P(PeerLinkTest, PiecesAndFrames_DoNotMixAndLargePiecesAreRefused) {
+  for (int fault = 0; fault < 3; ++fault) {
+    const StreamIdentity identity = WithCut(AnIdentity(), 10 + static_cast<uint32_t>(fault));
+    const ReceiveLimits pieces{0, 0, 64, 1000}, frames{100, 64, 0};
+    ReceivedStream received(&pair_, identity, 0, fault == 0 ? frames : pieces);
+    SendingStream sending(&pair_, identity, 0);
+    if (fault == 0) sending.SendPiece({}, pair_.Filled(100, 0));
+    if (fault == 1) sending.SendPiece({}, pair_.Filled(1001, 0));
+    if (fault == 2) sending.Send(FrameKind::kStop, 0, nullptr);
+    ASSERT_TRUE(received.WaitForClosed()) << fault;
+    EXPECT_TRUE(absl::IsInvalidArgument(received.closed())) << received.closed();
+    EXPECT_TRUE(received.frames().empty());
+  }
+}
+
+TEST_P(PeerLinkTest, MorePiecesThanHeld_WaitAndLoseNothing) {
+  const StreamIdentity identity = AnIdentity();
+  ReceivedStream received(&pair_, identity, 0, {0, 0, 4, 65536});
+  SendingStream sending(&pair_, identity, 0);
+  constexpr size_t kPieces = 300;
+  for (size_t i = 0; i < kPieces; ++i) sending.SendPiece({i, 0, 0, 1}, pair_.Filled(65536, static_cast<int>(i)));
+  ASSERT_TRUE(received.WaitForFrames(4));
+  if (GetParam() == LinkKind::kGrpc) {
+    // The receiver holds its limit, and gRPC the message that it had begun to read.
+    EXPECT_LE(pair_.receive_pool()->bytes_in_use(), 5u * 65536);
+  }
+  for (size_t seen = 4; seen < kPieces;) {
+    received.ReleasePayloads();
+    ASSERT_TRUE(received.WaitForFrames(seen + 1));
+    seen = received.frames().size();
+  }
+  for (size_t i = 0; i < kPieces; ++i) EXPECT_EQ(received.frames()[i].piece.round, i);
+}
+
 TEST_P(PeerLinkTest, FramesOfSeveralChunks_ArriveWhole) {
   const size_t bytes = 3 * (size_t{1} << 20) + 4711;
   const StreamIdentity identity = AnIdentity();

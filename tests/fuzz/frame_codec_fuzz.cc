@@ -49,12 +49,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   const auto pool = HostBufferPool::Create(4096);
-  FrameAssembler assembler({1, 2, 0, 256, 64}, pool);
-  for (int repetition = 0; repetition < 2; ++repetition) {
-    const FrameAssembler::Outcome outcome = assembler.Accept(source, size);
-    Require(pool->bytes_in_use() <= 256, "more memory than the plan allows");
-    Require(valid || outcome == FrameAssembler::Outcome::kRefused, "an invalid message was not refused");
-    if (outcome == FrameAssembler::Outcome::kRefused) break;
+  for (const FrameExpectation& expectation :
+       {FrameExpectation{1, 2, 0, 256, 64}, FrameExpectation{1, 2, 0, 0, 0, 256}}) {
+    FrameAssembler assembler(expectation, pool);
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      const FrameAssembler::Outcome outcome = assembler.Accept(source, size);
+      Require(pool->bytes_in_use() <= 256, "more memory than the plan allows");
+      Require(valid || outcome == FrameAssembler::Outcome::kRefused, "an invalid message was not refused");
+      if (outcome == FrameAssembler::Outcome::kRefused) break;
+    }
   }
   return 0;
 }

@@ -24,7 +24,7 @@ std::vector<std::string> Corpus() {
   std::vector<std::string> corpus = {""};
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{64}, size_t{256}, size_t{300}}) {
     const std::vector<uint8_t> payload(bytes, 0x5a);
-    for (int kind = 0; kind <= 7; ++kind) {
+    for (int kind = 0; kind <= 8; ++kind) {
       Frame frame;
       frame.set_kind(static_cast<FrameKindCode>(kind));
       frame.set_n(bytes);
@@ -32,6 +32,11 @@ std::vector<std::string> Corpus() {
       frame.set_incarnation(2);
       frame.set_total(bytes);
       frame.set_crc32c(Crc32c(payload));
+      if (kind == FRAME_KIND_PIECE) {
+        frame.mutable_piece()->set_shard(3);
+        frame.mutable_piece()->set_phase(1);
+        frame.mutable_piece()->set_first(bytes << 20);
+      }
       frame.set_payload(payload.data(), payload.size());
       corpus.push_back(frame.SerializeAsString());
     }

@@ -169,6 +169,11 @@ class ReceivedStream {
   bool WaitForFrames(size_t count) {
     return recorder_.WaitUntil([&] { return frames_.size() >= count; });
   }
+  void ReleasePayloads() {
+    recorder_.Note([&] {
+      for (LinkFrame& frame : frames_) frame.payload = nullptr;
+    });
+  }
   bool WaitForOpen() {
     return recorder_.WaitUntil([&] { return open_; });
   }
@@ -221,6 +226,13 @@ class SendingStream {
     LinkFrame frame;
     frame.kind = kind;
     frame.n = n;
+    frame.payload = std::move(payload);
+    OnLoop(pair_->sender_loop(), [&] { sender_->Send(std::move(frame)); });
+  }
+  void SendPiece(const PieceHeader& piece, BufferRef payload) {
+    LinkFrame frame;
+    frame.kind = FrameKind::kPiece;
+    frame.piece = piece;
     frame.payload = std::move(payload);
     OnLoop(pair_->sender_loop(), [&] { sender_->Send(std::move(frame)); });
   }

@@ -28,6 +28,15 @@ Frame HeaderOf(const LinkFrame& frame, const StreamIdentity& identity) {
   header.set_epoch(identity.epoch);
   header.set_incarnation(identity.sender_incarnation);
   header.set_flags(frame.nonfinite ? kNonfiniteFlag : 0);
+  if (frame.kind == FrameKind::kPiece) {
+    header.set_n(frame.piece.round);
+    header.set_evaluation(frame.piece.attempt);
+    AveragingPiece* const piece = header.mutable_piece();
+    piece->set_shard(frame.piece.shard);
+    piece->set_phase(static_cast<uint32_t>(frame.piece.phase));
+    piece->set_chunk(frame.piece.chunk);
+    piece->set_first(frame.piece.first);
+  }
   return header;
 }
 

@@ -163,6 +163,15 @@ bool GrpcReceiveCall::Deliver() {
   frame.n = header.n();
   frame.evaluation = header.evaluation();
   frame.nonfinite = (header.flags() & kNonfiniteFlag) != 0;
+  if (frame.kind == FrameKind::kPiece) {
+    frame.piece = {header.n(),
+                   header.evaluation(),
+                   header.piece().shard(),
+                   header.epoch(),
+                   static_cast<PiecePhase>(header.piece().phase()),
+                   header.piece().chunk(),
+                   header.piece().first()};
+  }
   std::shared_ptr<HostBuffer> payload = receiver_->assembler.TakePayload();
   const size_t bytes = payload == nullptr ? 0 : payload->size();
   if (payload != nullptr && IsTensorKind(frame.kind)) {
@@ -179,6 +188,18 @@ bool GrpcReceiveCall::Deliver() {
           payload.reset();
           held->fetch_sub(1);
         });
+  } else if (payload != nullptr && frame.kind == FrameKind::kPiece) {
+    receiver_->held->fetch_add(1);
+    const HostBuffer* const memory = payload.get();
+    frame.payload = BufferRef(memory, [payload = std::move(payload), held = receiver_->held, set = set_,
+                                       gate = gate_](const HostBuffer*) mutable {
+      payload.reset();
+      held->fetch_sub(1);
+      set->options.loop->Post([gate] {
+        std::lock_guard<std::mutex> lock(gate->mutex);
+        if (gate->call != nullptr) gate->call->ResumeReading();
+      });
+    });
   } else {
     frame.payload = std::move(payload);
   }
@@ -197,7 +218,9 @@ bool GrpcReceiveCall::Deliver() {
 }
 
 void GrpcReceiveCall::ReadMore() {
-  if (receiver_->undelivered.load() >= kMaxUndelivered) {
+  const bool pieces_wait = receiver_->limits.max_piece_bytes > 0 && receiver_->limits.max_frames_held > 0 &&
+                           receiver_->held->load() >= receiver_->limits.max_frames_held;
+  if (pieces_wait || receiver_->undelivered.load() >= kMaxUndelivered) {
     reading_paused_ = true;
   } else {
     StartRead(&message_);

@@ -13,9 +13,9 @@ GrpcReceiver::GrpcReceiver(uint64_t receiver_id, StreamIdentity stream_identity,
     : id(receiver_id),
       identity(std::move(stream_identity)),
       limits(receive_limits),
-      assembler(
-          {identity.epoch, identity.sender_incarnation, first_sequence, limits.tensor_bytes, limits.max_control_bytes},
-          std::move(pool)),
+      assembler({identity.epoch, identity.sender_incarnation, first_sequence, limits.tensor_bytes,
+                 limits.max_control_bytes, limits.max_piece_bytes},
+                std::move(pool)),
       next_sequence(first_sequence),
       held(std::make_shared<std::atomic<uint32_t>>(0)),
       callbacks(std::move(receiver_callbacks)) {}

@@ -74,8 +74,11 @@ HelloMatch MatchHello(const Hello& hello, const StreamIdentity& identity, uint64
 }
 
 std::string DescribeStream(const Hello& hello) {
-  return absl::StrCat(hello.direction() == DIRECTION_BACKWARD ? "backward" : "forward", " stream at cut ", hello.cut(),
-                      " of run ", Quoted(hello.run()), " from worker ", Quoted(hello.worker()));
+  const char* const direction = hello.direction() == DIRECTION_BACKWARD    ? "backward"
+                                : hello.direction() == DIRECTION_AVERAGING ? "averaging"
+                                                                           : "forward";
+  return absl::StrCat(direction, " stream at cut ", hello.cut(), " of run ", Quoted(hello.run()), " from worker ",
+                      Quoted(hello.worker()));
 }
 
 std::string DescribeStream(const StreamIdentity& identity) { return DescribeStream(MakeHello(identity, 0)); }

@@ -84,6 +84,8 @@ void InProcessNetwork::State::Connect(const std::shared_ptr<SendingEnd>& sender)
   const Hello hello = MakeHello(sender->identity, sender->next_sequence - sender->queue.size());
   for (const auto& [id, receiver] : receivers) {
     if (receiver->bound || !SameStreamKey(hello, receiver->identity)) continue;
+    // One network joins many workers; each is told apart by its life.
+    if (receiver->identity.receiver_incarnation != sender->identity.receiver_incarnation) continue;
     Refusal refusal;
     const HelloMatch match = MatchHello(hello, receiver->identity, receiver->next_sequence, &refusal);
     if (match == HelloMatch::kWait) continue;
@@ -137,8 +139,17 @@ bool InProcessNetwork::State::Deliver(const std::shared_ptr<SendingEnd>& sender,
     rejects.Add(RejectReason::kDuplicate);
     return true;
   }
+  if ((frame.kind == FrameKind::kPiece) != (receiver->limits.max_piece_bytes > 0) ||
+      (frame.kind == FrameKind::kPiece && (bytes == 0 || bytes > receiver->limits.max_piece_bytes))) {
+    Fail(sender, frame.kind == FrameKind::kPiece ? RejectReason::kOverLimit : RejectReason::kMalformed,
+         absl::InvalidArgumentError(
+             absl::StrCat(DescribeStream(sender->identity), ": not a frame of this stream: bytes=", bytes)));
+    return false;
+  }
+  frame.piece.epoch = sender->identity.epoch;
   const bool tensor = IsTensorKind(frame.kind);
-  if (tensor ? bytes != receiver->limits.tensor_bytes : bytes > receiver->limits.max_control_bytes) {
+  if (frame.kind != FrameKind::kPiece &&
+      (tensor ? bytes != receiver->limits.tensor_bytes : bytes > receiver->limits.max_control_bytes)) {
     Fail(sender, tensor ? RejectReason::kSize : RejectReason::kOverLimit,
          absl::InvalidArgumentError(
              absl::StrCat(DescribeStream(sender->identity), ": frame of an unexpected size: bytes=", bytes)));

@@ -13,11 +13,12 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/averaging/exchange_terms.h"
 #include "worker/tensor/host_buffer.h"
 
 namespace stagecoach {
 
-enum class LinkDirection : uint8_t { kForward = 1, kBackward = 2 };
+enum class LinkDirection : uint8_t { kForward = 1, kBackward = 2, kAveraging = 3 };
 enum class FrameKind : uint8_t {  // numbers of link.proto
   kActivation = 1,
   kGradient = 2,
@@ -26,6 +27,7 @@ enum class FrameKind : uint8_t {  // numbers of link.proto
   kNorms = 5,
   kScalar = 6,
   kStop = 7,
+  kPiece = 8,
 };
 
 // Who speaks to whom about what: the plan's view of one stream. Both ends hold the same value.
@@ -48,6 +50,7 @@ struct LinkFrame {
   uint64_t n = 0;
   uint32_t evaluation = 0;
   bool nonfinite = false;
+  PieceHeader piece;  // kPiece only
   BufferRef payload;  // may be null
 };
 
@@ -55,7 +58,10 @@ struct LinkFrame {
 struct ReceiveLimits {
   size_t tensor_bytes = 0;       // exact size of ACTIVATION, GRADIENT and EVALUATION payloads
   size_t max_control_bytes = 0;  // most bytes of NORMS, SCALAR payloads
-  uint32_t max_frames_held = 0;  // frames delivered and not yet released by the owner (mailbox capacity)
+  // Frames delivered and not yet released by the owner. Tensors: mailbox capacity, more is an error. Pieces: the sender
+  // is held by flow control until one is released (the in-process link delivers them all).
+  uint32_t max_frames_held = 0;
+  size_t max_piece_bytes = 0;  // most bytes of a PIECE payload, at most 1 MiB; 0: the stream carries frames, no pieces
 };
 
 struct LinkCounters {

@@ -14,7 +14,7 @@ bool IsTensor(FrameKindCode kind) {
 
 bool IsControlWithPayload(FrameKindCode kind) { return kind == FRAME_KIND_NORMS || kind == FRAME_KIND_SCALAR; }
 
-bool IsKnown(FrameKindCode kind) { return kind > FRAME_KIND_UNSPECIFIED && kind <= FRAME_KIND_STOP; }
+bool IsKnown(FrameKindCode kind) { return kind > FRAME_KIND_UNSPECIFIED && kind <= FRAME_KIND_PIECE; }
 
 bool IsTick(const Frame& header, size_t payload_bytes) {
   return header.kind() == FRAME_KIND_UNSPECIFIED && payload_bytes == 0 && header.total() == 0 && !header.has_hello();
@@ -61,8 +61,19 @@ FrameAssembler::Verdict FrameAssembler::Judge(const Frame& header, size_t payloa
 // Sizes are those of the plan: they are compared before anything is allocated.
 FrameAssembler::Verdict FrameAssembler::JudgeNewFrame(const Frame& header) {
   const uint64_t total = header.total();
+  const bool piece = header.kind() == FRAME_KIND_PIECE;
+  if (piece != (expectation_.max_piece_bytes > 0) || piece != header.has_piece()) {
+    return Refuse(RejectReason::kMalformed,
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "pieces and frames of a pipeline travel on streams of their own: kind=", int{header.kind()})));
+  }
+  if (piece && (total == 0 || total > expectation_.max_piece_bytes)) {
+    return Refuse(RejectReason::kOverLimit,
+                  absl::InvalidArgumentError(absl::StrCat("piece of a size that is not allowed: bytes=", total,
+                                                          " limit=", expectation_.max_piece_bytes)));
+  }
   if (IsTensor(header.kind()) ? total != expectation_.tensor_bytes
-                              : !IsControlWithPayload(header.kind()) && total != 0) {
+                              : !IsControlWithPayload(header.kind()) && !piece && total != 0) {
     return Refuse(RejectReason::kSize, absl::InvalidArgumentError(absl::StrCat(
                                            "frame of an unexpected size: kind=", int{header.kind()}, " bytes=", total,
                                            " expected=", IsTensor(header.kind()) ? expectation_.tensor_bytes : 0)));

@@ -22,6 +22,7 @@ struct FrameExpectation {
   uint64_t next_sequence = 0;    // of the first frame; lower ones are duplicates
   size_t tensor_bytes = 0;       // exact size of ACTIVATION, GRADIENT and EVALUATION payloads
   size_t max_control_bytes = 0;  // most bytes of a NORMS or SCALAR payload
+  size_t max_piece_bytes = 0;    // most bytes of a PIECE payload; 0: the stream carries none
 };
 
 class FrameAssembler {

@@ -21,6 +21,9 @@ using google::protobuf::io::ZeroCopyInputStream;
 constexpr uint32_t kVarintWireType = 0;
 constexpr uint32_t kPayloadTag = (Frame::kPayloadFieldNumber << 3) | 2;
 
+constexpr uint32_t kPieceTag = (Frame::kPieceFieldNumber << 3) | 2;
+constexpr uint32_t kMaxPieceHeaderBytes = 64;  // four varints take 34
+
 absl::Status Malformed() { return absl::InvalidArgumentError("malformed frame: it does not parse"); }
 
 // False: not a field of the fast path. Truncation to the field's width is what protobuf's parser does too.
@@ -64,6 +67,18 @@ bool SetVarintField(uint32_t number, uint64_t value, Frame* header) {
   }
 }
 
+bool ReadPiece(CodedInputStream* input, Frame* header) {
+  uint32_t size = 0;
+  if (!input->ReadVarint32(&size) || size > kMaxPieceHeaderBytes) return false;
+  const int end = input->CurrentPosition() + static_cast<int>(size);
+  const CodedInputStream::Limit limit = input->PushLimit(static_cast<int>(size));
+  // A stream that ends inside of the field counts as consumed too, so compare the position.
+  const bool good = header->mutable_piece()->MergeFromCodedStream(input) && input->ConsumedEntireMessage() &&
+                    input->CurrentPosition() == end;
+  input->PopLimit(limit);
+  return good;
+}
+
 // Any valid encoding: unknown fields, another order, repeated fields, a Hello.
 absl::Status DecodeByProtobuf(MessageSource source, PlacePayload place, Frame* header, size_t* payload_bytes) {
   header->Clear();
@@ -98,6 +113,10 @@ absl::StatusOr<FastPath> DecodeFast(ZeroCopyInputStream* stream, size_t message_
       ASSIGN_OR_RETURN(uint8_t* const destination, place(*header, size));
       if (destination != nullptr && !input.ReadRaw(destination, static_cast<int>(size))) return Malformed();
       return FastPath::kDone;
+    }
+    if (tag == kPieceTag) {
+      if (!ReadPiece(&input, header)) return FastPath::kUnknown;
+      continue;
     }
     uint64_t value = 0;
     if ((tag & 7) != kVarintWireType || !input.ReadVarint64(&value)) return FastPath::kUnknown;

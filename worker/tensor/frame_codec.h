@@ -23,7 +23,7 @@ namespace stagecoach {
 constexpr size_t kMaxChunkBytes = size_t{1} << 20;  // about 1 ms at 10 Gbit/s; bounds what a control frame waits for
 constexpr size_t kMaxFrameHeadBytes = size_t{8} << 10;  // a header is 64 bytes; a Hello carries three names
 
-// The message without its payload bytes: fields 1-12 of `header`, then tag and length of field 15 (none if 0 bytes).
+// The message without its payload bytes: fields 1-13 of `header`, then tag and length of field 15 (none if 0 bytes).
 std::string EncodeFrameHead(const Frame& header, size_t payload_bytes);
 
 // A payload cut into chunks, each with its complete header. An empty payload is one chunk.
