@@ -79,7 +79,7 @@ absl::Status DoesNotFit(const PartitionProblem& problem) {
   const auto& bytes = problem.workers[0].unit_bytes;
   const uint64_t needed = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
   return absl::ResourceExhaustedError(
-      absl::StrCat("the model does not fit: weights and optimizer state need ", Gigabytes(needed), ", the ",
+      absl::StrCat("the model does not fit: weights, gradients and optimizer state need ", Gigabytes(needed), ", the ",
                    problem.workers.size(), " workers have ", Gigabytes(limits), " in all (", tightest, " has ",
                    Gigabytes(smallest), "); add workers or memory, or use a smaller model"));
 }
@@ -127,6 +127,7 @@ absl::StatusOr<Partition> PartitionStages(const PartitionProblem& problem) {
     }
     if (b < times.units()) partition.cuts.push_back(static_cast<uint32_t>(b));
     partition.stage_seconds.push_back(times.Seconds(i, a, b));
+    partition.stage_bytes.push_back(times.Bytes(i, a, b));
     a = b;
   }
   partition.max_stage_seconds = *std::max_element(partition.stage_seconds.begin(), partition.stage_seconds.end());
@@ -153,6 +154,7 @@ absl::StatusOr<Partition> EvaluateCuts(const PartitionProblem& problem, const st
                        problem.workers[i].name, " has ", Gigabytes(problem.workers[i].memory_limit_bytes)));
     }
     partition.stage_seconds.push_back(times.Seconds(i, a, b));
+    partition.stage_bytes.push_back(times.Bytes(i, a, b));
   }
   partition.max_stage_seconds = *std::max_element(partition.stage_seconds.begin(), partition.stage_seconds.end());
   return partition;

@@ -30,6 +30,7 @@ struct PartitionProblem {
 struct Partition {
   std::vector<uint32_t> cuts;  // ascending; workers = cuts + 1
   std::vector<double> stage_seconds;
+  std::vector<uint64_t> stage_bytes;
   double max_stage_seconds = 0;
 };
 

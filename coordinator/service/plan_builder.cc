@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "coordinator/domain/pipeline_prediction.h"
 #include "coordinator/domain/schedule_choice.h"
+#include "coordinator/domain/stage_memory.h"
 #include "coordinator/domain/stage_partition.h"
 
 #ifndef STAGECOACH_VERSION
@@ -34,32 +35,48 @@ const UnitTiming& TimingOf(const ModelSpec& model, const ProbeResult& probe, uin
   return Subspace(model) && unit > model.layers() - model.tail_layers() ? probe.tail_block() : probe.block();
 }
 
-// Weights, gradients and optimizer state a parameter, fp32: tau + 2 buffers (tau = 1 unless synchronous) and moments.
-uint64_t BytesPerParameter(const RunSpec& spec) {
-  const auto kind = spec.schedule().kind();
-  const bool synchronous = kind == SCHEDULE_KIND_SYNC || kind == SCHEDULE_KIND_SYNC_1F1B ||
-                           kind == SCHEDULE_KIND_GPIPE || spec.schedule().j() == 0;
-  const bool one_moment = spec.optimizer().kind() == OPTIMIZER_KIND_SGD;
-  return (synchronous ? 8 : 12 + 4) + (one_moment ? 4 : 8);
+double FrameBytes(const RunSpec& spec) {
+  const uint32_t rows = spec.schedule().sequences() * spec.schedule().sequence_tokens();
+  const uint32_t columns = Subspace(spec.model()) ? spec.model().rank() : spec.model().width();
+  return kFrameHeaderBytes +
+         static_cast<double>(EncodedBytes(static_cast<WireFormat>(spec.wire().format()), rows, columns));
 }
 
-PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured) {
+// Muon keeps one moment of the blocks' matrices; what else it trains is AdamW's.
+uint32_t OptimizerBytes(const RunSpec& spec, uint32_t unit) {
+  const auto kind = spec.optimizer().kind();
+  const bool in_block = unit > 0 && unit <= spec.model().layers();
+  return kind == OPTIMIZER_KIND_SGD || (kind == OPTIMIZER_KIND_MUON && in_block) ? 4 : 8;
+}
+
+// Workers that share the memory which a worker's limit was read from.
+std::map<std::string, uint64_t> TenantsOfMemory(const Measurements& measured) {
+  std::map<std::string, uint64_t> tenants;
+  for (const WorkerDescription& worker : measured.workers) ++tenants[absl::StrCat(worker.host, "/", worker.device)];
+  return tenants;
+}
+
+PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured,
+                             const std::map<std::string, uint64_t>& tenants, const StageMemoryRule& memory) {
   PartitionProblem problem;
   problem.cut_allowed = AllowedCuts(spec.model());
-  const uint64_t bytes = BytesPerParameter(spec);
   for (const WorkerDescription& description : measured.workers) {
     const ProbeResult& probe = measured.probes.at(description.name);
     PartitionWorker& worker = problem.workers.emplace_back();
     worker.name = description.name;
-    worker.memory_limit_bytes = description.memory_limit_bytes;
+    worker.memory_limit_bytes =
+        description.memory_limit_bytes / tenants.at(absl::StrCat(description.host, "/", description.device));
+    uint64_t largest = 0;
     for (uint32_t unit = 0; unit < NumUnits(spec.model()); ++unit) {
       const UnitTiming& timing = TimingOf(spec.model(), probe, unit);
       worker.unit_seconds.push_back(timing.forward_seconds() + timing.backward_seconds() +
                                     timing.update_seconds() / kProbeMicrobatches);
-      worker.unit_bytes.push_back(timing.parameters() * bytes);
-      // With recompute the activations of one block at a time are alive.
-      worker.fixed_bytes = std::max(worker.fixed_bytes, timing.activation_bytes());
+      StageMemoryRule own = memory;
+      own.optimizer_bytes = OptimizerBytes(spec, unit);
+      worker.unit_bytes.push_back(UnitBytes(own, timing.parameters(), timing.activation_bytes()));
+      largest = std::max<uint64_t>(largest, timing.activation_bytes());
     }
+    worker.fixed_bytes = FixedBytes(memory, largest);
   }
   return problem;
 }
@@ -94,10 +111,7 @@ PipelineCosts MakeCosts(const RunSpec& spec, const Measurements& measured, const
     costs.links.push_back(
         {std::max(down.rtt_seconds(), up.rtt_seconds()), down.bytes_per_second(), up.bytes_per_second()});
   }
-  const uint32_t rows = spec.schedule().sequences() * spec.schedule().sequence_tokens();
-  const uint32_t columns = Subspace(spec.model()) ? spec.model().rank() : spec.model().width();
-  costs.frame_bytes = kFrameHeaderBytes +
-                      static_cast<double>(EncodedBytes(static_cast<WireFormat>(spec.wire().format()), rows, columns));
+  costs.frame_bytes = FrameBytes(spec);
   return costs;
 }
 
@@ -233,6 +247,68 @@ absl::StatusOr<Partition> ChooseCuts(const RunInputs& inputs, const PartitionPro
   return PartitionStages(problem);
 }
 
+// Cuts, speed and schedule of every cluster if stages need as much memory as `memory` says.
+absl::Status DraftWithin(const RunInputs& inputs, const std::map<std::string, uint64_t>& tenants,
+                         const StageMemoryRule& memory, std::vector<ClusterDraft>* drafts,
+                         std::vector<std::string>* notes) {
+  for (size_t c = 0; c < drafts->size(); ++c) {
+    ClusterDraft& draft = (*drafts)[c];
+    const PartitionProblem problem = MakeProblem(inputs.spec, draft.measured, tenants, memory);
+    ASSIGN_OR_RETURN(draft.partition, ChooseCuts(inputs, problem, c, notes));
+    draft.costs = MakeCosts(inputs.spec, draft.measured, draft.partition.cuts);
+  }
+  for (ClusterDraft& draft : *drafts) {
+    for (const ClusterDraft& other : *drafts) {
+      if (&other == &draft) continue;
+      draft.costs.neighbours.insert(draft.costs.neighbours.end(), other.costs.stages.begin(), other.costs.stages.end());
+    }
+    draft.speed = PredictSpeed(draft.costs);
+  }
+  if (!inputs.earlier) return NewSchedules(inputs.spec, drafts);
+  for (ClusterDraft& draft : *drafts) {
+    draft.schedule = KeptSchedule(*inputs.earlier, draft.speed);
+    draft.schedule.updates_per_step = inputs.updates_per_step;
+  }
+  return absl::OkStatus();
+}
+
+StageMemoryRule MemoryOf(const std::vector<ClusterDraft>& drafts, StageMemoryRule rule) {
+  for (const ClusterDraft& draft : drafts) {
+    const ScheduleChoice& schedule = draft.schedule;
+    rule.lag = std::max(rule.lag, VersionRule(schedule.microbatches, schedule.j_table).MaxLag());
+    for (const uint32_t delay : schedule.stage_delays) rule.lag = std::max(rule.lag, delay);
+    for (const uint32_t window : schedule.windows) rule.window = std::max(rule.window, window);
+  }
+  return rule;
+}
+
+// Cuts need the memory of the schedule, which follows from the cuts: assume little, and draft again with what the
+// schedule turned out to need. Needs only grow; both are bounded (lag by 4, windows by what PredictSpeed allows).
+absl::Status DraftPlans(const RunInputs& inputs, const Measurements& measured, std::vector<ClusterDraft>* drafts,
+                        std::vector<std::string>* notes) {
+  const std::map<std::string, uint64_t> tenants = TenantsOfMemory(measured);
+  const auto kind = KindOf(inputs.spec);
+  const bool synchronous = kind == ScheduleName::kSync || kind == ScheduleName::kSync1f1b ||
+                           kind == ScheduleName::kGpipe || inputs.spec.schedule().j() == 0;
+  StageMemoryRule memory;
+  memory.lag = synchronous ? 0 : 1;
+  memory.error_feedback = !synchronous;
+  memory.recompute = inputs.spec.schedule().recompute() != RECOMPUTE_OFF;
+  memory.frame_bytes = static_cast<uint64_t>(FrameBytes(inputs.spec));
+  while (true) {
+    std::vector<ClusterDraft> attempt = *drafts;
+    std::vector<std::string> attempt_notes = *notes;
+    RETURN_IF_ERROR(DraftWithin(inputs, tenants, memory, &attempt, &attempt_notes));
+    const StageMemoryRule needed = MemoryOf(attempt, memory);
+    if (Covers(memory, needed)) {
+      *drafts = std::move(attempt);
+      *notes = std::move(attempt_notes);
+      return absl::OkStatus();
+    }
+    memory = needed;
+  }
+}
+
 // Cuts and codecs: of the run if it has one cluster, else a row for each.
 void FillCuts(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts, RunRecord* record) {
   record->clear_codecs();
@@ -306,9 +382,11 @@ void FillPlan(const RunInputs& inputs, const ClusterDraft& draft, size_t cluster
     stage->set_address(worker.address);
     stage->set_window(schedule.windows[i]);
     stage->set_microbatch_seconds(speed.stage_seconds[i] + costs.stages[i].update_seconds / schedule.microbatches);
-    plan->add_explanation(absl::StrFormat("stage %d: units %u..%u on %s, %.1f ms a microbatch", static_cast<int>(i),
-                                          stage->first_unit(), stage->end_unit() - 1, worker.name,
-                                          partition.stage_seconds[i] * 1e3));
+    stage->set_memory_bytes(partition.stage_bytes[i]);
+    plan->add_explanation(absl::StrFormat("stage %d: units %u..%u on %s, %.1f ms a microbatch, %.0f MiB",
+                                          static_cast<int>(i), stage->first_unit(), stage->end_unit() - 1, worker.name,
+                                          partition.stage_seconds[i] * 1e3,
+                                          static_cast<double>(partition.stage_bytes[i]) / (1 << 20)));
   }
 }
 
@@ -366,26 +444,7 @@ absl::StatusOr<BuiltPlan> BuildPlan(const RunInputs& inputs, const Measurements&
     return absl::FailedPreconditionError(absl::StrCat(
         "the earlier run has ", std::max(1, inputs.earlier->clusters_size()), " clusters, this one ", drafts.size()));
   }
-  for (size_t c = 0; c < drafts.size(); ++c) {
-    const PartitionProblem problem = MakeProblem(inputs.spec, drafts[c].measured);
-    ASSIGN_OR_RETURN(drafts[c].partition, ChooseCuts(inputs, problem, c, &notes));
-    drafts[c].costs = MakeCosts(inputs.spec, drafts[c].measured, drafts[c].partition.cuts);
-  }
-  for (ClusterDraft& draft : drafts) {
-    for (const ClusterDraft& other : drafts) {
-      if (&other == &draft) continue;
-      draft.costs.neighbours.insert(draft.costs.neighbours.end(), other.costs.stages.begin(), other.costs.stages.end());
-    }
-    draft.speed = PredictSpeed(draft.costs);
-  }
-  if (inputs.earlier) {
-    for (ClusterDraft& draft : drafts) {
-      draft.schedule = KeptSchedule(*inputs.earlier, draft.speed);
-      draft.schedule.updates_per_step = inputs.updates_per_step;
-    }
-  } else {
-    RETURN_IF_ERROR(NewSchedules(inputs.spec, &drafts));
-  }
+  RETURN_IF_ERROR(DraftPlans(inputs, measured, &drafts, &notes));
   FillRecord(inputs, drafts, &built.record);
   for (size_t c = 0; c < drafts.size(); ++c) {
     Plan& plan = built.plans.emplace_back();

@@ -1,9 +1,12 @@
 #include "worker/compute/torch_device.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/host_memory.h"
 #include "model/stage_model.h"
 
 namespace stagecoach {
@@ -21,6 +24,13 @@ absl::StatusOr<at::Device> OpenTorchDevice(const std::string& name) {
   const std::string missing = LoadCudaBackend();
   if (!missing.empty()) return absl::FailedPreconditionError(absl::StrCat("device ", name, ": ", missing));
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+}
+
+uint64_t FreeMemoryBytes(at::Device device) {
+  if (device.is_cpu()) return AvailableMemoryBytes();
+  return at::getDeviceAllocator(device.type())
+      ->getMemoryInfo(device.has_index() ? device.index() : at::DeviceIndex{0})
+      .first;
 }
 
 }  // namespace stagecoach

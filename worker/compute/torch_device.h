@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,5 +14,8 @@
 namespace stagecoach {
 
 absl::StatusOr<at::Device> OpenTorchDevice(const std::string& name);
+
+// Memory that tensors on an open device may still take.
+uint64_t FreeMemoryBytes(at::Device device);
 
 }  // namespace stagecoach

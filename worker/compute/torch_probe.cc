@@ -114,7 +114,8 @@ class Probe {
     const at::Tensor upper = at::full({rows, columns}, 1e-4, options);
     // The last stage never computes its forward twice.
     const bool is_head = end == model_units(layers);
-    const bool recompute = !is_head && ChooseRecompute(config_, kNominalBlocks, kNominalWindow, AvailableMemoryBytes());
+    const bool recompute =
+        !is_head && ChooseRecompute(config_, kNominalBlocks, kNominalWindow, FreeMemoryBytes(device_));
     const std::vector<double> seconds = Measure([&]() -> std::vector<double> {
       at::Tensor leaf = input.defined() ? input.detach() : input;
       double loss_sum = 0;

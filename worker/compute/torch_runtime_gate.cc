@@ -14,6 +14,10 @@ absl::Status StartTorch(const std::string& device, int threads) {
 }
 
 void SetTorchThreads(int threads) { ConfigureTorch(threads); }
+uint64_t FreeTorchMemoryBytes(const std::string& device) {
+  const auto opened = OpenTorchDevice(device);
+  return opened.ok() ? FreeMemoryBytes(*opened) : 0;
+}
 std::string TorchLibraryVersion() { return TorchVersion(); }
 std::string TorchLibraryCapability() { return TorchCpuCapability(); }
 

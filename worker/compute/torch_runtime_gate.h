@@ -4,6 +4,7 @@
 // Errors: INVALID_ARGUMENT (no such device name), FAILED_PRECONDITION (the device is not there), both say what to do.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,6 +15,8 @@ namespace stagecoach {
 absl::Status StartTorch(const std::string& device, int threads);
 // The thread count is also a property of the calling thread: set it on the one that computes.
 void SetTorchThreads(int threads);
+uint64_t FreeTorchMemoryBytes(
+    const std::string& device);  // of a device that was started; 0 if there is none of that name
 std::string TorchLibraryVersion();
 std::string TorchLibraryCapability();
 

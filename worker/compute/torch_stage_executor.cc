@@ -52,7 +52,7 @@ TorchStageExecutor::TorchStageExecutor(const ExecutorOptions& options, TokenData
              options.config.end_unit(options.stage), device),
       optimizer_(options.config.optimizer, options.config.model, model_.parameters(), device) {
   const uint64_t units = options.config.end_unit(options.stage) - options.config.first_unit(options.stage);
-  recomputes_ = ChooseRecompute(options.config, units, options.window, AvailableMemoryBytes());
+  recomputes_ = ChooseRecompute(options.config, units, options.window, FreeMemoryBytes(device_));
   for (uint32_t b = 0; b < rule_.MaxLag() + 2; ++b) {
     Buffer buffer;
     buffer.flat = at::zeros({model_.flat_size()}, at::TensorOptions().dtype(at::kFloat).device(device_));

@@ -289,9 +289,7 @@ uint64_t StageCore::VersionFor(const Item& item) const {
 bool StageCore::CanForward(WaitReason* why_not) const {
   if (next_forward_ >= end_sequence_) {
     *why_not = WaitReason::kGradient;
-  } else if (hold_sequence_ && next_forward_ >= *hold_sequence_) {
-    *why_not = WaitReason::kInput;
-  } else if (!is_first() && next_input_ <= next_forward_) {
+  } else if ((hold_sequence_ && next_forward_ >= *hold_sequence_) || (!is_first() && next_input_ <= next_forward_)) {
     *why_not = WaitReason::kInput;
   } else if (!buffers_.HasVersion(VersionFor(config_.order.At(next_forward_)))) {
     *why_not = buffers_.newest() < next_own_norms_step_ ? WaitReason::kScalar : WaitReason::kVersion;

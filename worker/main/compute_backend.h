@@ -17,6 +17,7 @@ struct ComputeBackend {
   std::function<absl::StatusOr<std::unique_ptr<StageExecutor>>(const ExecutorOptions&)> create;
   std::function<absl::StatusOr<MeasuredUnits>(const RunConfig&)> measure;
   std::function<absl::StatusOr<ExecutorFingerprint>(const RunConfig&)> fingerprint;
+  std::function<uint64_t()> free_memory;  // of the device that the stage's tensors lie on, bytes
   std::string device = "cpu";
   std::string torch_version;  // empty with the fake one
   std::string cpu_capability;

@@ -8,10 +8,8 @@
 #include <cctype>
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <sstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace stagecoach {
@@ -47,17 +45,6 @@ std::string HostName() {
 }  // namespace
 
 uint64_t ResidentBytes() { return KilobyteLine("/proc/self/status", "VmRSS"); }
-
-uint64_t MemoryLimitBytes() {
-  uint64_t limit = KilobyteLine("/proc/meminfo", "MemAvailable");
-  if (limit == 0) limit = std::numeric_limits<uint64_t>::max();
-  // cgroup v2, then v1; "max" does not parse and counts as no limit.
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    uint64_t bytes = 0;
-    if (absl::SimpleAtoi(FirstLine(path), &bytes) && bytes > 0) limit = std::min(limit, bytes);
-  }
-  return limit;
-}
 
 std::string HostIdentity() { return absl::StrCat(FirstLine("/proc/sys/kernel/random/boot_id"), "/", HostName()); }
 

@@ -10,7 +10,6 @@
 namespace stagecoach {
 
 uint64_t ResidentBytes();         // of this process
-uint64_t MemoryLimitBytes();      // what a stage may use: least of cgroup limit and available memory
 std::string HostIdentity();       // boot id and host name: equal for all processes of one running machine
 uint32_t UsableCores();           // affinity mask, cut by the cgroup's CPU quota; at least 1
 std::string DefaultWorkerName();  // host name and process id, in the form that worker names have

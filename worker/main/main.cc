@@ -16,6 +16,7 @@
 #include "common/durable_file.h"
 #include "common/grpc/channel_settings.h"
 #include "common/grpc/poller_tick.h"
+#include "common/host_memory.h"
 #include "common/log.h"
 #include "worker/control/grpc_control_stream.h"
 #include "worker/link/grpc_link.h"
@@ -53,7 +54,7 @@ int ExitCodeOf(const absl::Status& status) {
 
 // Host memory for tensors on their way. A quarter of what the stage may use: windows of 32 frames in four streams fit
 // many times; a neighbour that sends more is refused by its window long before.
-size_t PoolBytes() { return std::max<size_t>(MemoryLimitBytes() / 4, size_t{64} << 20); }
+size_t PoolBytes() { return std::max<size_t>(AvailableMemoryBytes() / 4, size_t{64} << 20); }
 
 absl::StatusOr<ComputeBackend> MakeBackend(const WorkerFlags& flags) {
   if (flags.executor == "fake") {

@@ -18,6 +18,7 @@ absl::StatusOr<ComputeBackend> TorchBackend(const std::string& device, int threa
     return MeasureTorchUnits(config, device);
   };
   backend.fingerprint = [](const RunConfig& config) { return TorchFingerprint(config); };
+  if (device != "cpu") backend.free_memory = [device] { return FreeTorchMemoryBytes(device); };
   backend.device = device;
   backend.torch_version = TorchLibraryVersion();
   backend.cpu_capability = TorchLibraryCapability();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_memory.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "model/record_reader.h"
@@ -103,7 +104,8 @@ Register WorkerNode::MakeRegister() {
   message.set_device(options_.backend.device);
   message.set_host(HostIdentity());
   message.set_cores(UsableCores());
-  message.set_memory_limit_bytes(MemoryLimitBytes());
+  message.set_memory_limit_bytes(options_.backend.free_memory ? options_.backend.free_memory()
+                                                              : AvailableMemoryBytes());
   message.set_version(STAGECOACH_VERSION);
   message.set_torch_version(options_.backend.torch_version);
   message.set_cpu_capability(options_.backend.cpu_capability);

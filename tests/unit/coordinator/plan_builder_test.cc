@@ -190,6 +190,68 @@ TEST(PlanBuilderTest, Resume_MayChangeTheCutsOnAnFp32WireOnly) {
   }
 }
 
+// 1 M parameters a unit, 8 units, 2 workers: what one worker needs for 4 units at J = M (tau 1), AdamW, error feedback.
+constexpr uint64_t kParameters = 1000000;
+constexpr uint64_t kBytesAtLagOne = 4 * kParameters * (3 * 4 + 8 + 4);
+
+RunInputs AdamInputs(int64_t j) {
+  RunInputs inputs = SomeInputs();
+  inputs.spec.mutable_optimizer()->set_kind(OPTIMIZER_KIND_ADAMW);
+  inputs.spec.mutable_schedule()->set_microbatches(4);
+  inputs.spec.mutable_schedule()->set_j(j);
+  return inputs;
+}
+
+Measurements WorkersWithMemory(uint64_t bytes) {
+  Measurements measured = Workers(2);
+  for (auto& worker : measured.workers) worker.memory_limit_bytes = bytes;
+  for (auto& [name, probe] : measured.probes) {
+    for (UnitTiming* unit :
+         {probe.mutable_embedding(), probe.mutable_block(), probe.mutable_tail_block(), probe.mutable_head()}) {
+      unit->set_parameters(kParameters);
+    }
+  }
+  return measured;
+}
+
+// A window of 20 microbatches in flight keeps less than a megabyte of frames here.
+constexpr uint64_t kFrames = 1000000;
+
+TEST(PlanBuilderTest, OlderWeights_NeedMoreMemory) {
+  EXPECT_TRUE(BuildPlan(AdamInputs(4), WorkersWithMemory(kBytesAtLagOne + kFrames), 1).ok());
+  EXPECT_FALSE(BuildPlan(AdamInputs(4), WorkersWithMemory(kBytesAtLagOne - kParameters), 1).ok());
+  // J > M: one version more.
+  const auto refused = BuildPlan(AdamInputs(8), WorkersWithMemory(kBytesAtLagOne + kFrames), 1);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted) << refused.status();
+  EXPECT_TRUE(BuildPlan(AdamInputs(8), WorkersWithMemory(kBytesAtLagOne + 4 * 4 * kParameters + kFrames), 1).ok());
+  // Synchronous: two buffers, no error feedback.
+  EXPECT_TRUE(BuildPlan(AdamInputs(0), WorkersWithMemory(4 * kParameters * 16 + kFrames), 1).ok());
+}
+
+TEST(PlanBuilderTest, WorkersOfOneHost_ShareItsMemory) {
+  Measurements measured = WorkersWithMemory(kBytesAtLagOne + kFrames);
+  for (auto& worker : measured.workers) worker.host = "one";
+  EXPECT_EQ(BuildPlan(AdamInputs(4), measured, 1).status().code(), absl::StatusCode::kResourceExhausted);
+  for (auto& worker : measured.workers) worker.memory_limit_bytes *= 2;
+  EXPECT_TRUE(BuildPlan(AdamInputs(4), measured, 1).ok());
+  measured = WorkersWithMemory(kBytesAtLagOne + kFrames);
+  for (auto& worker : measured.workers) worker.host = "one", worker.device = "cuda:" + worker.name.substr(1);
+  EXPECT_TRUE(BuildPlan(AdamInputs(4), measured, 1).ok()) << "two devices do not share their memory";
+}
+
+TEST(PlanBuilderTest, KeptActivationsAndFrames_Count) {
+  Measurements measured = WorkersWithMemory(kBytesAtLagOne + kFrames);
+  for (auto& [name, probe] : measured.probes) probe.mutable_block()->set_activation_bytes(kParameters);
+  for (auto& worker : measured.workers) worker.memory_limit_bytes += kParameters;
+  RunInputs inputs = AdamInputs(4);
+  EXPECT_TRUE(BuildPlan(inputs, measured, 1).ok()) << "recomputed: one microbatch of one block";
+  inputs.spec.mutable_schedule()->set_recompute(RECOMPUTE_OFF);
+  EXPECT_FALSE(BuildPlan(inputs, measured, 1).ok());
+  inputs = AdamInputs(4);
+  inputs.spec.mutable_schedule()->set_sequences(512);  // frames of 0.5 MB
+  EXPECT_FALSE(BuildPlan(inputs, measured, 1).ok());
+}
+
 TEST(PlanBuilderTest, SharedCoresAndDevices_LimitTheRate) {
   Measurements measured = Workers(2);
   for (auto& worker : measured.workers) {
