@@ -6,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc/channel_settings.h"
 #include "common/grpc/grpc_status.h"
+#include "common/status_macros.h"
 
 namespace stagecoach {
 namespace {
 
+// A coordinator that is just starting opens its journal first; longer than this it is not coming.
+constexpr std::chrono::seconds kConnectDeadline(10);
 // Of one short call: a coordinator answers in milliseconds; a slow machine or a far one may need seconds.
 constexpr std::chrono::seconds kCallDeadline(10);
 
@@ -58,7 +61,18 @@ std::optional<absl::Status> RunWatch::End() const {
 }
 
 CoordinatorClient::CoordinatorClient(std::string address)
-    : address_(std::move(address)), stub_(Coordinator::NewStub(MakeChannel(address_, ChannelKind::kControl))) {}
+    : address_(std::move(address)),
+      channel_(MakeChannel(address_, ChannelKind::kControl)),
+      stub_(Coordinator::NewStub(channel_)) {}
+
+absl::Status CoordinatorClient::Connect() {
+  if (connected_) return absl::OkStatus();  // who has lost it later is told at once: Ctrl-C cannot wait
+  connected_ = channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectDeadline);
+  if (connected_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("no coordinator answers at ", address_, " (tried for ",
+                                             kConnectDeadline.count(),
+                                             " s); is stagecoach-coordinator running there?"));
+}
 
 absl::Status CoordinatorClient::Explain(const grpc::Status& status) const {
   const absl::Status error = FromGrpcStatus(status);
@@ -70,6 +84,7 @@ absl::Status CoordinatorClient::Explain(const grpc::Status& status) const {
 }
 
 absl::StatusOr<std::string> CoordinatorClient::Submit(const SubmitRequest& request) {
+  RETURN_IF_ERROR(Connect());
   grpc::ClientContext context;
   SetDeadline(&context);
   SubmitReply reply;
@@ -78,6 +93,7 @@ absl::StatusOr<std::string> CoordinatorClient::Submit(const SubmitRequest& reque
 }
 
 absl::Status CoordinatorClient::Stop(const std::string& run) {
+  RETURN_IF_ERROR(Connect());
   grpc::ClientContext context;
   SetDeadline(&context);
   StopRequest request;
@@ -88,6 +104,7 @@ absl::Status CoordinatorClient::Stop(const std::string& run) {
 }
 
 absl::StatusOr<FleetStatusReply> CoordinatorClient::FleetStatus() {
+  RETURN_IF_ERROR(Connect());
   grpc::ClientContext context;
   SetDeadline(&context);
   FleetStatusReply reply;

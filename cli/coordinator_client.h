@@ -2,8 +2,11 @@
 //
 // Threading: calls block the caller, at most their deadline. Create after every child process has been started: gRPC's
 // threads do not survive a fork.
-// Errors: UNAVAILABLE with the address when nobody answers; otherwise what the coordinator said.
+// Errors: UNAVAILABLE with the address when nobody answers (the first call waits 10 s for a coordinator to start);
+// otherwise what the coordinator said.
 #pragma once
+
+#include <grpcpp/channel.h>
 
 #include <condition_variable>
 #include <deque>
@@ -54,8 +57,12 @@ class CoordinatorClient {
   std::unique_ptr<RunWatch> Watch(const std::string& run);
 
  private:
+  // The first call waits for a coordinator that is just starting.
+  absl::Status Connect();
   absl::Status Explain(const grpc::Status& status) const;
   const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  bool connected_ = false;
   std::shared_ptr<Coordinator::Stub> stub_;
 };
 

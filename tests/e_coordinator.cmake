@@ -1,4 +1,6 @@
-stagecoach_test(unit_run_spec SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/common/run_spec_test.cc DEPS sc_run_spec LABELS unit)
+stagecoach_test(unit_run_spec SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/common/run_spec_test.cc
+                ${CMAKE_SOURCE_DIR}/tests/unit/common/run_spec_record_test.cc
+                DEPS sc_run_spec LABELS unit)
 set(coordinator_unit ${CMAKE_SOURCE_DIR}/tests/unit/coordinator)
 stagecoach_test(
   unit_coordinator
@@ -11,6 +13,7 @@ stagecoach_test(
 stagecoach_test(
   unit_coordinator_service
   SOURCES ${coordinator_unit}/run_journal_test.cc ${coordinator_unit}/plan_builder_test.cc
+          ${coordinator_unit}/run_state_text_test.cc
   DEPS sc_coordinator_service
   LABELS unit)
 stagecoach_test(

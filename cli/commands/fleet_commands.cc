@@ -10,8 +10,11 @@
 #include "cli/coordinator_client.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/run/progress_line.h"
 #include "cli/run/run_report.h"
 #include "cli/train/run_follower.h"
+#include "common/checkpoint/checkpoint_store.h"
+#include "common/run_spec/run_spec_record.h"
 #include "common/run_spec/run_spec_validation.h"
 #include "common/run_spec/run_spec_yaml.h"
 #include "common/status_macros.h"
@@ -33,6 +36,14 @@ absl::StatusOr<RunSpec> ReadValidSpec(const std::string& path) {
   }
   RETURN_IF_ERROR(PlaceSpecError(ValidateRunSpec(spec), path, lines));
   return spec;
+}
+
+// What contradicts the record is said at once where the folder can be read from here; the coordinator checks it too.
+absl::Status CheckAgainstRecord(const SubmitOptions& options, const RunSpec& spec) {
+  if (!options.resume && options.like.empty()) return absl::OkStatus();
+  const absl::StatusOr<RunRecord> record = ReadRunRecord(options.resume ? spec.run_dir() : options.like);
+  std::vector<std::string> notes;  // the coordinator's plan has them
+  return record.ok() ? MergeWithRecord(spec, *record, &notes).status() : absl::OkStatus();
 }
 
 int Watch(CoordinatorClient* client, const std::string& run, const std::string& report_file) {
@@ -75,6 +86,16 @@ void PrintFleetTable(const FleetStatusReply& fleet) {
     RunHistory history;
     history.Add(status);
     std::printf("\nrun %s: %s\n", status.run().c_str(), ProgressLine(history).c_str());
+    if (status.failed_checkpoints() > 0) {
+      std::printf("  %llu checkpoints were given up; the newest: %s\n",
+                  static_cast<unsigned long long>(status.failed_checkpoints()), status.checkpoint_error().c_str());
+    }
+  }
+  if (fleet.earlier_runs_size() > 0) std::printf("\nBefore the coordinator was started:\n");
+  for (const EarlierRun& run : fleet.earlier_runs()) {
+    std::printf("run %s: %s, %llu steps%s%s\n", run.run().c_str(), StateWord(run.state()).c_str(),
+                static_cast<unsigned long long>(run.steps_done()), run.detail().empty() ? "" : ": ",
+                run.detail().c_str());
   }
 }
 
@@ -83,6 +104,7 @@ void PrintFleetTable(const FleetStatusReply& fleet) {
 int RunSubmit(const SubmitOptions& options) {
   const absl::StatusOr<RunSpec> spec = ReadValidSpec(options.config);
   if (!spec.ok()) return Complain("submit", spec.status());
+  if (const absl::Status same = CheckAgainstRecord(options, *spec); !same.ok()) return Complain("submit", same);
   SubmitRequest request;
   *request.mutable_spec() = *spec;
   request.set_workers(options.workers);

@@ -14,13 +14,6 @@ namespace {
 constexpr absl::Duration kRedraw = absl::Milliseconds(250);  // as often as the coordinator sends
 constexpr absl::Duration kPlainInterval = absl::Seconds(5);  // a log that people read afterwards
 
-// RUN_STATE_MEASURING -> "measuring"
-std::string StateName(RunState state) {
-  const std::string name = RunState_Name(state);
-  constexpr absl::string_view kPrefix = "RUN_STATE_";
-  return absl::AsciiStrToLower(name.size() > kPrefix.size() ? name.substr(kPrefix.size()) : name);
-}
-
 double WireBytesPerToken(const RunHistory& history) {
   uint32_t boundaries = 0;
   double sum = 0;
@@ -34,6 +27,12 @@ double WireBytesPerToken(const RunHistory& history) {
 
 }  // namespace
 
+std::string StateWord(RunState state) {
+  const std::string name = RunState_Name(state);
+  constexpr absl::string_view kPrefix = "RUN_STATE_";
+  return absl::AsciiStrToLower(name.size() > kPrefix.size() ? name.substr(kPrefix.size()) : name);
+}
+
 std::string FormatTimeLeft(absl::Duration left) {
   const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(absl::Ceil(left, absl::Seconds(1))));
   if (seconds >= 3600) return absl::StrFormat("%d h %d min", seconds / 3600, seconds % 3600 / 60);
@@ -43,7 +42,7 @@ std::string FormatTimeLeft(absl::Duration left) {
 
 std::string ProgressLine(const RunHistory& history) {
   const RunStatus& status = history.latest();
-  const std::string state = StateName(status.state());
+  const std::string state = StateWord(status.state());
   if (history.empty()) return "submitted";
   if (history.steps().empty()) {  // an error is shown once, at the end
     return status.detail().empty() || history.ended() ? state : absl::StrCat(state, ": ", status.detail());

@@ -15,6 +15,9 @@ namespace stagecoach {
 // state and what it waits for.
 std::string ProgressLine(const RunHistory& history);
 
+// RUN_STATE_MEASURING -> "measuring".
+std::string StateWord(RunState state);
+
 // "1 h 2 min", "3 min 5 s", "12 s".
 std::string FormatTimeLeft(absl::Duration left);
 

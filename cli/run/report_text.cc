@@ -100,6 +100,10 @@ std::string FormatRunReport(const Json& report) {
   if (report["skipped_steps"] != 0) absl::StrAppend(&text, "  skipped steps    ", report["skipped"].dump(), "\n");
   const std::string hash = report["weight_hash"], checkpoint = report["checkpoint_dir"];
   if (!hash.empty()) absl::StrAppend(&text, "  weight hash      ", hash, "\n");
+  if (report["failed_checkpoints"] != 0) {
+    absl::StrAppend(&text, "  not written      ", report["failed_checkpoints"].dump(),
+                    " checkpoints; the newest: ", report["checkpoint_error"].get<std::string>(), "\n");
+  }
   if (!checkpoint.empty()) absl::StrAppend(&text, "  checkpoint       ", checkpoint, "\n");
   absl::StrAppend(&text, "  run directory    ", report["run_dir"].get<std::string>(),
                   "  (record.json, report.json, logs/)\n");

@@ -140,6 +140,8 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   report["checkpoint_dir"] = status.checkpoint_dir();
   report["checkpoint_step"] = status.checkpoint_step();
   report["weight_hash"] = status.weight_hash();
+  report["failed_checkpoints"] = status.failed_checkpoints();
+  report["checkpoint_error"] = status.failed_checkpoints() > 0 ? Json(status.checkpoint_error()) : Json(nullptr);
   report["steps"] = status.steps_done();
   report["first_step"] = status.first_step();
   report["tokens"] = status.steps_done() * history.TokensPerStep();

@@ -22,6 +22,7 @@ class Follower {
     for (;;) {
       for (const RunStatus& status : watch->Take(kTick)) history_->Add(status);
       ShowPlan();
+      ShowFailedCheckpoints();
       printer_->Show(*history_, absl::Now());
       if (history_->ended()) return absl::OkStatus();
       if (const auto end = watch->End(); end.has_value()) {
@@ -38,6 +39,13 @@ class Follower {
     if (plan_epoch_ == history_->latest().plan().epoch() || history_->latest().plan().explanation().empty()) return;
     plan_epoch_ = history_->latest().plan().epoch();
     for (const std::string& line : history_->PlanLines()) printer_->Note(line);
+  }
+
+  void ShowFailedCheckpoints() {
+    const RunStatus& status = history_->latest();
+    if (failed_checkpoints_ == status.failed_checkpoints()) return;
+    failed_checkpoints_ = status.failed_checkpoints();
+    printer_->Note(absl::StrCat("a checkpoint was given up, the run goes on: ", status.checkpoint_error()));
   }
 
   absl::Status CheckInterrupt() {
@@ -72,7 +80,7 @@ class Follower {
   const FollowOptions& options_;
   ProgressPrinter* const printer_;
   RunHistory* const history_;
-  uint64_t plan_epoch_ = 0;
+  uint64_t plan_epoch_ = 0, failed_checkpoints_ = 0;
   absl::Time stop_deadline_ = absl::InfiniteFuture();
   absl::Status death_;
   absl::Time death_deadline_ = absl::InfiniteFuture();

@@ -135,7 +135,9 @@ absl::Status LockRunDir(const std::string& run_dir) {
 }
 
 absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
-  ASSIGN_OR_RETURN(RunSpec spec, BuildRunSpec(options));
+  std::vector<std::string> notes;
+  ASSIGN_OR_RETURN(RunSpec spec, BuildRunSpec(options, &notes));
+  for (const std::string& note : notes) std::fprintf(stderr, "stagecoach train: %s\n", note.c_str());
   if (options.links != "none") RETURN_IF_ERROR(ParseLinkProfile(options.links).status());
   std::error_code error;
   std::filesystem::create_directories(spec.run_dir(), error);

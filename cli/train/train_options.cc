@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/checkpoint_store.h"
 #include "common/run_spec/run_spec_flags.h"
+#include "common/run_spec/run_spec_record.h"
 #include "common/run_spec/run_spec_validation.h"
 #include "common/run_spec/run_spec_yaml.h"
 #include "common/status_macros.h"
@@ -30,15 +31,17 @@ absl::Status Override(RunSpec* spec, absl::string_view flag, absl::string_view k
   return status.ok() ? status : absl::InvalidArgumentError(absl::StrCat(flag, ": ", status.message()));
 }
 
+// Folder of the run that is continued or copied; empty: a new run.
+std::string EarlierRun(const TrainOptions& options) { return options.resume ? options.run_dir : options.like; }
+
 // The file, or the record that the run continues or copies.
 absl::StatusOr<RunSpec> BaseSpec(const TrainOptions& options, SpecLines* lines) {
   if (!options.config.empty()) return ReadRunSpecFile(options.config, lines);
-  const std::string folder = options.resume ? options.run_dir : options.like;
-  if (folder.empty()) {
+  if (EarlierRun(options).empty()) {
     return absl::InvalidArgumentError("--config FILE is missing; examples/runs/tiny.yaml is a small one to start from");
   }
-  ASSIGN_OR_RETURN(const RunRecord record, ReadRunRecord(folder));
-  return record.spec();
+  ASSIGN_OR_RETURN(const RunRecord record, ReadRunRecord(EarlierRun(options)));
+  return SpecAsWritten(record);
 }
 
 absl::Status CheckRunDir(const TrainOptions& options, const std::string& run_dir) {
@@ -86,7 +89,7 @@ absl::Status CheckClusters(const TrainOptions& options, const RunSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
+absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options, std::vector<std::string>* notes) {
   RETURN_IF_ERROR(CheckFlags(options));
   SpecLines lines;
   ASSIGN_OR_RETURN(RunSpec spec, BaseSpec(options, &lines));
@@ -99,9 +102,9 @@ absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
   RETURN_IF_ERROR(Override(&spec, "--clusters", "averaging.clusters", options.clusters));
   if (!options.data.empty()) {
     spec.mutable_data()->set_path(options.data);
-  } else if (options.resume || !options.like.empty()) {
+  } else if (!EarlierRun(options).empty()) {
     // The tokens of the earlier run, wherever the file's text has gone since.
-    ASSIGN_OR_RETURN(const RunRecord record, ReadRunRecord(options.resume ? options.run_dir : options.like));
+    ASSIGN_OR_RETURN(const RunRecord record, ReadRunRecord(EarlierRun(options)));
     spec.mutable_data()->set_path(record.spec().data().path());
   }
   if (!spec.data().path().empty()) {
@@ -118,6 +121,10 @@ absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options) {
   if (run_dir.ends_with('/')) run_dir.pop_back();
   RETURN_IF_ERROR(CheckRunDir(options, run_dir));
   spec.set_run_dir(run_dir);
+  if (!EarlierRun(options).empty()) {
+    ASSIGN_OR_RETURN(const RunRecord record, ReadRunRecord(EarlierRun(options)));
+    ASSIGN_OR_RETURN(spec, MergeWithRecord(spec, record, notes));
+  }
   RETURN_IF_ERROR(PlaceSpecError(ValidateRunSpec(spec), options.config, lines));
   RETURN_IF_ERROR(CheckClusters(options, spec));
   return spec;

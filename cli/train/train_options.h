@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "protos/run.pb.h"
@@ -29,7 +30,8 @@ struct TrainOptions {
 };
 
 // Everything that can be checked before something is started. data.path and run_dir come out absolute; the folder of
-// the run is not made yet.
-absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options);
+// the run is not made yet. With --resume and --like the record decides (common/run_spec/run_spec_record.h); `notes`
+// gets what it overrules.
+absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options, std::vector<std::string>* notes);
 
 }  // namespace stagecoach

@@ -256,6 +256,13 @@ absl::Status PruneCheckpoints(const std::string& run_dir, uint32_t keep) {
   return absl::OkStatus();
 }
 
+absl::Status DiscardIncomplete(const std::string& run_dir, uint64_t step) {
+  if (ReadManifest(run_dir, step).ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("the checkpoint of step ", step, " is complete; it stays"));
+  }
+  return DeleteCheckpoint(run_dir, step);
+}
+
 absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record) {
   ASSIGN_OR_RETURN(const std::string text, ToJson(record));
   return WriteDurably(SystemFiles(), run_dir, kRecordName, text);

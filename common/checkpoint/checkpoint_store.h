@@ -52,6 +52,9 @@ absl::StatusOr<CheckpointManifest> NewestVerified(const std::string& run_dir, st
 // the kept ones verifies, the newest one that does stays as well.
 absl::Status PruneCheckpoints(const std::string& run_dir, uint32_t keep);
 
+// Deletes what there is of a checkpoint that was given up. A complete one is left alone: FAILED_PRECONDITION.
+absl::Status DiscardIncomplete(const std::string& run_dir, uint64_t step);
+
 // run_dir/record.json: the RunRecord as protobuf JSON.
 absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record);
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& run_dir);

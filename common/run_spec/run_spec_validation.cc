@@ -130,14 +130,25 @@ absl::Status CheckSchedule(const RunSpec& original, const RunSpec& spec) {
     if (original.optimizer().error_feedback() > 0) {
       return Invalid("optimizer.error_feedback", "is not possible with schedule.kind: pipedream");
     }
-    if (m > 0 && schedule.steps() * m > 1000000000) {
-      return Invalid("schedule.steps", "times schedule.microbatches is above 1000000000 updates (pipedream)");
-    }
   }
   if (spec.optimizer().nesterov() && spec.optimizer().kind() != OPTIMIZER_KIND_SGD) {
     return Invalid("optimizer.nesterov", "is only for optimizer.kind: sgd");
   }
   return absl::OkStatus();
+}
+
+// The manifest of a checkpoint (64 MiB at most) holds the loss of every update; with several clusters those of each and
+// their mean.
+absl::Status CheckHistory(const RunSpec& spec) {
+  constexpr uint64_t kMostLosses = 2000000;  // about 23 bytes each as JSON
+  const ScheduleSpec& schedule = spec.schedule();
+  const uint64_t clusters = spec.averaging().clusters(), updates = std::max(1u, schedule.microbatches());
+  const uint64_t rows = clusters > 1 ? clusters + 1 : schedule.kind() == SCHEDULE_KIND_PIPEDREAM ? updates : 1;
+  if (schedule.steps() <= kMostLosses / rows) return absl::OkStatus();
+  return Invalid("schedule.steps", absl::StrCat(schedule.steps(), " is above ", kMostLosses / rows, ", the most with ",
+                                                clusters > 1 ? absl::StrCat(clusters, " clusters")
+                                                             : absl::StrCat(updates, " pipedream updates a step"),
+                                                ": every checkpoint's manifest holds all losses"));
 }
 
 absl::Status CheckAveraging(const RunSpec& spec) {
@@ -197,6 +208,7 @@ absl::Status ValidateRunSpec(const RunSpec& spec) {
   FillDefaults(&filled, 0);
   RETURN_IF_ERROR(CheckModel(filled.model(), filled.schedule().sequence_tokens()));
   RETURN_IF_ERROR(CheckSchedule(spec, filled));
+  RETURN_IF_ERROR(CheckHistory(filled));
   return CheckAveraging(filled);
 }
 

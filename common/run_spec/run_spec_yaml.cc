@@ -88,7 +88,9 @@ std::string FloatText(float value) {
   return text.str();
 }
 
-std::string ScalarText(const Message& message, const FieldDescriptor* field) {
+}  // namespace
+
+std::string FieldText(const Message& message, const FieldDescriptor* field) {
   const auto* reflection = message.GetReflection();
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_ENUM:
@@ -113,6 +115,8 @@ std::string ScalarText(const Message& message, const FieldDescriptor* field) {
   }
 }
 
+namespace {
+
 void AppendMessage(const Message& message, const std::string& indent, std::string* out) {
   const auto* reflection = message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -122,7 +126,7 @@ void AppendMessage(const Message& message, const std::string& indent, std::strin
       absl::StrAppend(out, indent, field->name(), ":\n");
       AppendMessage(reflection->GetMessage(message, field), indent + "  ", out);
     } else {
-      absl::StrAppend(out, indent, field->name(), ": ", ScalarText(message, field), "\n");
+      absl::StrAppend(out, indent, field->name(), ": ", FieldText(message, field), "\n");
     }
   }
 }

@@ -26,6 +26,9 @@ absl::StatusOr<RunSpec> ReadRunSpecFile(const std::string& path, SpecLines* line
 // Puts "FILE:LINE: " in front of an error of ValidateRunSpec, by the path that its text starts with.
 absl::Status PlaceSpecError(const absl::Status& error, const std::string& file_name, const SpecLines& lines);
 
+// One value as it is written in the file.
+std::string FieldText(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor* field);
+
 // The set fields as YAML text that ParseRunSpec reads back.
 std::string FormatRunSpec(const RunSpec& spec);
 

@@ -1,7 +1,7 @@
 // Collects the parts of checkpoints (one file a unit and cluster, from whichever stage holds it) until one is complete.
 //
 // Threading: a value, confined to the coordinator loop. Errors: INVALID_ARGUMENT: a part that cannot be; ABORTED: the
-// stage could not write it, the whole checkpoint is given up.
+// stage could not write it, this checkpoint is given up (said once); the run goes on.
 #pragma once
 
 #include <cstdint>

@@ -31,6 +31,11 @@ absl::StatusOr<uint64_t> Membership::Register(MonoTime now, const WorkerDescript
     return 0;
   }
   const uint64_t previous = found->second.description.incarnation;
+  if (previous != worker.incarnation && !found->second.suspect) {
+    return absl::AlreadyExistsError(absl::StrCat("worker ", worker.name, " is connected already, from ",
+                                                 found->second.description.address,
+                                                 "; give this one another --name, or stop that one first"));
+  }
   found->second = Member{worker, now, false};
   if (previous == worker.incarnation) return 0;
   if (replaced == replaced_.end() && replaced_.size() >= kReplacedNames) replaced_.erase(replaced_.begin());

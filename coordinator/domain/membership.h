@@ -2,11 +2,13 @@
 //
 //   Register -> live --silence > suspect_after--> suspect --silence > dead_after--> reported dead, removed
 //                 ^------------ heartbeat ------------'
-// A second registration of a name with another incarnation replaces the first one: its messages are ABORTED from then
-// on, and it cannot come back.
+// A name belongs to the process that has it: another one is refused while that is live, so that a second process
+// started by mistake does not end its run. A suspect one is replaced: its messages are ABORTED from then on, and it
+// cannot come back. The name of a removed one is free.
 //
 // Threading: a value, confined to the coordinator loop. Time is an argument.
-// Errors: INVALID_ARGUMENT (names, limits), ABORTED (stale incarnation), RESOURCE_EXHAUSTED (fleet is full).
+// Errors: INVALID_ARGUMENT (names, limits), ALREADY_EXISTS (the name of a live worker), ABORTED (stale incarnation),
+// RESOURCE_EXHAUSTED (fleet is full).
 #pragma once
 
 #include <chrono>

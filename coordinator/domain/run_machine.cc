@@ -154,9 +154,21 @@ RunEffects RunMachine::OnCheckpointCommitted(MonoTime now, uint64_t step) {
   return EndWhenComplete(now);
 }
 
+RunEffects RunMachine::OnCheckpointFailed(MonoTime now, uint64_t step, absl::string_view error) {
+  if (ended()) return {};
+  if (!failed_checkpoint_ || failed_checkpoint_->first < step) failed_checkpoint_.emplace(step, std::string(error));
+  return EndWhenComplete(now);
+}
+
 RunEffects RunMachine::EndWhenComplete(MonoTime now) {
   if (members_.empty() || finished_.size() < members_.size()) return {};
   const uint64_t steps = finished_.begin()->second;
+  if (committed_ != steps && failed_checkpoint_ && failed_checkpoint_->first == steps) {
+    return Fail(absl::StrCat("the last checkpoint could not be written: ", failed_checkpoint_->second, "; ",
+                             committed_ ? absl::StrCat("the one of step ", *committed_, " stays")
+                                        : std::string("this life of the run made none"),
+                             ": mend the cause and go on with --resume"));
+  }
   if (committed_ != steps) {
     detail_ = absl::StrCat("waits for the checkpoint of step ", steps);
     return {};

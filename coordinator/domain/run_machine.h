@@ -86,6 +86,8 @@ class RunMachine {
   RunEffects OnStageFinished(MonoTime now, absl::string_view worker, uint64_t steps);
   RunEffects OnStageFailed(MonoTime now, absl::string_view worker, absl::string_view error, absl::string_view peer);
   RunEffects OnCheckpointCommitted(MonoTime now, uint64_t step);
+  // The checkpoint of that step was given up. It ends the run only if it is the one that the run ends with.
+  RunEffects OnCheckpointFailed(MonoTime now, uint64_t step, absl::string_view error);
   RunEffects OnStopRequested(MonoTime now, absl::string_view reason);
   RunEffects OnTooManySkips(MonoTime now, absl::string_view reason);
   RunEffects OnFatal(MonoTime now, absl::string_view error);  // the journal, the record, a protocol error
@@ -130,6 +132,7 @@ class RunMachine {
   std::set<std::string> ready_;
   std::map<std::string, uint64_t> finished_;
   std::optional<uint64_t> committed_;
+  std::optional<std::pair<uint64_t, std::string>> failed_checkpoint_;  // the newest
   std::string skip_reason_;
   std::optional<Blame> blame_;
   MonoTime deadline_{MonoTime::max()};

@@ -1,10 +1,8 @@
 // stagecoach-coordinator: membership, measuring, planning, run state.
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <string>
 
@@ -19,14 +17,10 @@ namespace stagecoach {
 namespace {
 
 constexpr int kExitFailed = 1, kExitUsage = 64, kExitUnavailable = 69, kExitInternal = 70, kExitConfiguration = 78;
-// With --once: how often it is checked whether the run has ended.
-constexpr timespec kCheckInterval = {0, 100'000'000};
-// With --once: how long the final state waits for a watcher that has not come yet.
-constexpr auto kLastWatcherGrace = std::chrono::seconds(2);
 
 struct Flags {
   std::string listen = "127.0.0.1:50051", state_dir = "stagecoach-state", port_file;
-  bool insecure = false, once = false;
+  bool insecure = false;
 };
 
 bool IsLoopback(const std::string& listen) {
@@ -53,24 +47,6 @@ absl::Status WritePort(const std::string& path, int port) {
   return WriteDurably(SystemFiles(), folder, name, absl::StrCat(port, "\n"));
 }
 
-// Returns when a signal comes, or with --once when everything is over.
-void WaitForEnd(const Flags& flags, const sigset_t& signals, CoordinatorServer* server) {
-  auto ended_since = std::chrono::steady_clock::time_point::max();
-  for (;;) {
-    const int signal = flags.once ? sigtimedwait(&signals, nullptr, &kCheckInterval) : sigwaitinfo(&signals, nullptr);
-    if (signal == SIGTERM || signal == SIGINT) return;
-    if (!flags.once) continue;
-    const auto now = std::chrono::steady_clock::now();
-    if (!server->AllRunsSeen()) {
-      ended_since = std::chrono::steady_clock::time_point::max();
-    } else if (ended_since == std::chrono::steady_clock::time_point::max()) {
-      ended_since = now;
-    } else if (now - ended_since > kLastWatcherGrace) {
-      return;
-    }
-  }
-}
-
 int Coordinate(const Flags& flags, const sigset_t& signals) {
   if (!IsLoopback(flags.listen)) {
     if (!flags.insecure) {
@@ -92,7 +68,10 @@ int Coordinate(const Flags& flags, const sigset_t& signals) {
   if (!written.ok()) return Complain(written, kExitConfiguration);
   Log(LogLevel::kInfo, "coordinator", "started",
       {{"port", std::to_string((*server)->port())}, {"state_dir", flags.state_dir}});
-  WaitForEnd(flags, signals, server->get());
+  int signal = 0;
+  do {
+    signal = sigwaitinfo(&signals, nullptr);
+  } while (signal != SIGTERM && signal != SIGINT);  // EINTR
   (*server)->Shutdown();
   return 0;
 }
@@ -115,7 +94,6 @@ int main(int argc, char** argv) {
   app.add_option("--state-dir", flags.state_dir, "folder of the journal")->capture_default_str();
   app.add_option("--port-file", flags.port_file, "file that receives the port");
   app.add_flag("--insecure", flags.insecure, "allow an address that is not loopback");
-  app.add_flag("--once", flags.once, "exit when the runs have ended and their watchers know");
   try {  // CLI11 reports by exceptions
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -21,6 +21,8 @@ namespace {
 
 // What all connections together may make gRPC hold (01 section 7, G8): 64 MiB and 16 KiB for each of 1,000 workers.
 constexpr size_t kQuotaBytes = (size_t{64} << 20) + 1000 * (size_t{16} << 10);
+// That the status shows: some kilobytes, and more than a person reads.
+constexpr size_t kMaxEarlierRuns = 100;
 // Calls that are not done by then are cancelled: the loop has closed all streams before.
 constexpr auto kShutdownGrace = std::chrono::seconds(2);
 
@@ -104,6 +106,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   fleet_options.run_limits = options.run_limits;
   fleet_options.version = STAGECOACH_VERSION;
   ASSIGN_OR_RETURN(fleet_options.term, parts->journal->NextTerm());
+  ASSIGN_OR_RETURN(fleet_options.earlier_runs, parts->journal->ListRuns(kMaxEarlierRuns));
   parts->fleet = std::make_unique<FleetControl>(fleet_options, &parts->loop, &parts->store, parts->journal.get());
   parts->service = std::make_unique<CoordinatorService>(&parts->loop, parts->fleet.get());
   ASSIGN_OR_RETURN(parts->server,
@@ -119,10 +122,6 @@ CoordinatorServer::CoordinatorServer(std::unique_ptr<Parts> parts) : parts_(std:
 CoordinatorServer::~CoordinatorServer() { Shutdown(); }
 
 int CoordinatorServer::port() const { return parts_->server.port; }
-
-bool CoordinatorServer::AllRunsSeen() {
-  return parts_->OnLoop([this] { return parts_->fleet->AllRunsSeen(); });
-}
 
 void CoordinatorServer::Shutdown() {
   if (parts_->shut_down) return;

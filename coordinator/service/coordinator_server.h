@@ -27,8 +27,6 @@ class CoordinatorServer {
   ~CoordinatorServer();
 
   int port() const;
-  // Runs that were accepted have all ended, and no watcher waits for anything.
-  bool AllRunsSeen();
   // Stops runs, closes streams, flushes the journal. Once.
   void Shutdown();
 

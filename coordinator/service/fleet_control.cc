@@ -1,11 +1,12 @@
 #include "coordinator/service/fleet_control.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "coordinator/service/run_state_text.h"
 #include "coordinator/service/wire_checks.h"
 
 namespace stagecoach {
@@ -18,10 +19,22 @@ void Log(absl::string_view event, absl::string_view worker, absl::string_view re
   Log(LogLevel::kInfo, "coordinator", event, {{"worker", std::string(worker)}, {"reason", std::string(reason)}});
 }
 
+// One spelling of a path. Symbolic links are not followed: the loop touches no file system.
+std::string FolderOf(const std::string& path) {
+  std::string folder = std::filesystem::path(path).lexically_normal().string();
+  if (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
 }  // namespace
 
 FleetControl::FleetControl(const Options& options, EventLoop* loop, EventLoop* store, RunJournal* journal)
-    : options_(options), loop_(loop), store_(store), journal_(journal), membership_(options.membership) {}
+    : options_(options),
+      loop_(loop),
+      store_(store),
+      journal_(journal),
+      membership_(options.membership),
+      earlier_runs_(options.earlier_runs) {}
 
 void FleetControl::OnTick() {
   if (shut_down_) return;
@@ -149,6 +162,10 @@ absl::StatusOr<std::string> FleetControl::Submit(const SubmitRequest& request) {
     if (!run->ended() && run->name() == name) {
       return absl::AlreadyExistsError(absl::StrCat("run ", name, " is under way; give this one another name"));
     }
+    if (!run->ended() && FolderOf(run->run_dir()) == FolderOf(request.spec().run_dir())) {
+      return absl::AlreadyExistsError(absl::StrCat("run_dir: ", request.spec().run_dir(), " is in use by run ",
+                                                   run->name(), ", which is under way; give this one another folder"));
+    }
   }
   std::erase_if(runs_, [&](const auto& run) { return run->name() == name; });
   ForgetOldRuns();
@@ -168,7 +185,7 @@ absl::StatusOr<std::string> FleetControl::Submit(const SubmitRequest& request) {
   };
   const auto run = std::make_shared<RunDriver>(request, options_.run_limits, std::move(around));
   runs_.push_back(run);
-  runs_seen_ = true;
+  std::erase_if(earlier_runs_, [&](const JournalRunSummary& earlier) { return earlier.run == name; });
   Log("run_submitted", "", name);
   run->Begin();
   return name;
@@ -246,6 +263,14 @@ FleetStatusReply FleetControl::Status() const {
     for (const WorkerRow& row : reply.runs(reply.runs_size() - 1).workers()) rows[row.name()] = row;
   }
   for (const auto& [name, row] : rows) *reply.add_workers() = row;
+  for (const JournalRunSummary& run : earlier_runs_) {
+    const SavedRunState saved = ParseSavedState(run.state);
+    EarlierRun* row = reply.add_earlier_runs();
+    row->set_run(run.run);
+    row->set_state(saved.state);
+    row->set_detail(saved.detail);
+    row->set_steps_done(run.steps);
+  }
   return reply;
 }
 
@@ -257,11 +282,6 @@ void FleetControl::Shutdown() {
   for (const auto& [session, who] : sessions_) session->Close(absl::UnavailableError("the coordinator was stopped"));
   sessions_.clear();
   by_worker_.clear();
-}
-
-bool FleetControl::AllRunsSeen() const {
-  return runs_seen_ && watched_.empty() &&
-         std::all_of(runs_.begin(), runs_.end(), [](const auto& run) { return run->ended(); });
 }
 
 }  // namespace stagecoach

@@ -4,7 +4,8 @@
 //
 // Threading: confined to the coordinator loop.
 // Errors: Submit: INVALID_ARGUMENT (spec), ALREADY_EXISTS, RESOURCE_EXHAUSTED (too many runs). Stop, Watch: NOT_FOUND.
-// A session is closed with INVALID_ARGUMENT (malformed), ABORTED (replaced), DEADLINE_EXCEEDED (silent).
+// A session is closed with INVALID_ARGUMENT (malformed), ALREADY_EXISTS (the name of a live worker), ABORTED
+// (replaced), DEADLINE_EXCEEDED (silent).
 #pragma once
 
 #include <functional>
@@ -49,6 +50,7 @@ class FleetControl {
     Duration tick = std::chrono::milliseconds(250);  // also the least time between two statuses of a watch
     uint64_t term = 1;
     std::string version;
+    std::vector<JournalRunSummary> earlier_runs;  // of earlier lives of the coordinator
   };
 
   FleetControl(const Options& options, EventLoop* loop, EventLoop* store, RunJournal* journal);
@@ -67,8 +69,6 @@ class FleetControl {
 
   // Closes everything; nothing is accepted afterwards.
   void Shutdown();
-  // True once at least one run was accepted and all have ended and been seen to the end by their watchers.
-  bool AllRunsSeen() const;
 
  private:
   struct Session {
@@ -100,7 +100,8 @@ class FleetControl {
   std::map<std::string, std::shared_ptr<WorkerSession>> by_worker_;
   std::vector<std::shared_ptr<RunDriver>> runs_;  // in order of submission
   std::vector<Watched> watched_;
-  bool shut_down_ = false, runs_seen_ = false;
+  std::vector<JournalRunSummary> earlier_runs_;  // whose names no run of this life has taken
+  bool shut_down_ = false;
 };
 
 }  // namespace stagecoach

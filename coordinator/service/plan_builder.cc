@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/codec/number_codec.h"
+#include "common/run_spec/run_spec_record.h"
 #include "common/run_spec/run_spec_validation.h"
 #include "common/status_macros.h"
 #include "coordinator/domain/pipeline_prediction.h"
@@ -340,12 +341,8 @@ void FillRecord(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts
     RunSpec* spec = record->mutable_spec();
     *spec = inputs.spec;
     const uint64_t scale = schedule.updates_per_step;
-    spec->mutable_schedule()->set_steps(spec->schedule().steps() * scale);
-    spec->mutable_schedule()->set_sync_warmup_steps(spec->schedule().sync_warmup_steps() * scale);
-    spec->mutable_optimizer()->set_warmup_steps(
-        static_cast<uint32_t>(std::min<uint64_t>(spec->optimizer().warmup_steps() * scale, 1000000000)));
-    spec->mutable_evaluation()->set_every_steps(spec->evaluation().every_steps() * scale);
-    spec->mutable_checkpoint()->set_every_steps(spec->checkpoint().every_steps() * scale);
+    ScaleSteps(scale, spec);
+    record->set_updates_per_step(scale);
     FillPlannedDefaults(spec, schedule.microbatches, schedule.j, schedule.delayed);
     for (const JTableEntry& entry : schedule.j_table) {
       JEntry* row = record->add_j_table();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
 #include "coordinator/domain/stage_partition.h"
+#include "coordinator/service/run_state_text.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace stagecoach {
@@ -18,6 +19,7 @@ RunDriver::RunDriver(SubmitRequest request, RunMachine::Options limits, RunSurro
       machine_(limits) {}
 
 void RunDriver::Begin() {
+  SaveState();
   around_.store->Post([self = shared_from_this()] {
     auto inputs = ReadRunInputs(self->request_);
     self->around_.loop->Post([self, inputs = std::move(inputs)]() mutable { self->OnInputs(std::move(inputs)); });
@@ -101,6 +103,10 @@ void RunDriver::MakePlan(const std::vector<std::string>&) {
     if (built.ok()) {
       const absl::Status written = WriteRunRecord(built->record.spec().run_dir(), built->record);
       if (!written.ok()) built = written;
+    }
+    if (built.ok()) {
+      const absl::Status rewound = self->around_.journal->Rewind(self->name_, built->first_step);
+      if (!rewound.ok()) built = rewound;
     }
     self->around_.loop->Post([self, built = std::move(built)]() mutable { self->OnPlan(std::move(built)); });
   });
@@ -219,7 +225,7 @@ void RunDriver::Release(const std::string& reason) {
 
 void RunDriver::SaveState() {
   JournalRun row;
-  row.state = absl::StrCat(static_cast<int>(machine_.phase()), " ", machine_.detail());
+  row.state = FormatSavedState(machine_.phase(), machine_.detail());
   if (built_) {
     row.epoch = built_->plans[0].epoch();
     (void)google::protobuf::util::MessageToJsonString(built_->record, &row.record);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,7 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   void Stop(absl::string_view reason);
 
   const std::string& name() const { return name_; }
+  const std::string& run_dir() const { return request_.spec().run_dir(); }
   bool ended() const { return machine_.ended(); }
   bool IsMember(const std::string& worker) const { return machine_.IsMember(worker); }
   // Grows with every change that a watcher would want to see.
@@ -86,6 +88,7 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   void OnCheckpointPart(const std::string& worker, const CheckpointPart& part);
   void OnStageFinished(const std::string& worker, const StageFinishedReport& report);
   void OnCommitted(const absl::Status& status, const CheckpointManifest& manifest);
+  void GiveUpCheckpoint(uint64_t step, absl::string_view error);
   void CommitReadyCheckpoints();
   void OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat);
   void WatchSpeed(const std::string& worker);
@@ -114,13 +117,16 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::vector<EvaluationRow> evaluations_;
   uint64_t checkpoint_step_ = 0;
   std::string checkpoint_dir_, weight_hash_;
-  std::vector<std::string> cluster_hashes_;  // with several clusters
+  uint64_t failed_checkpoints_ = 0;
+  std::string checkpoint_error_;                    // of the newest one that was given up
+  std::optional<uint64_t> failed_checkpoint_step_;  // its folder still takes space
+  std::vector<std::string> cluster_hashes_;         // with several clusters
   std::map<std::string, WorkerCounters> counters_;
   std::map<std::string, SpeedWatch> speeds_;
   std::map<std::string, uint64_t> parameters_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> watermarks_;
   std::map<std::string, std::string> worker_states_;
-  uint64_t received_bytes_ = 0, tensor_bytes_ = 0, stale_messages_ = 0;
+  uint64_t received_bytes_ = 0, tensor_bytes_ = 0;
   double ended_elapsed_ = 0;
 };
 

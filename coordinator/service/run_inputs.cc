@@ -1,7 +1,10 @@
 #include "coordinator/service/run_inputs.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
+#include "common/run_spec/run_spec_record.h"
 #include "common/run_spec/run_spec_validation.h"
 #include "common/status_macros.h"
 #include "model/data/token_dataset.h"
@@ -41,22 +44,20 @@ absl::Status OpenData(const RunSpec& spec, RunInputs* inputs) {
 }
 
 // The arithmetic is that of the earlier run; where it is kept and how often is the user's.
-void AdoptRecord(const RunSpec& wanted, RunInputs* inputs) {
+absl::Status AdoptRecord(const RunSpec& wanted, RunInputs* inputs) {
+  ASSIGN_OR_RETURN(inputs->spec, MergeWithRecord(wanted, *inputs->earlier, &inputs->notes));
+  inputs->updates_per_step = std::max<uint64_t>(1, inputs->earlier->updates_per_step());
+  // The record's own numbers, bit for bit; only what may change is counted anew.
   RunSpec spec = inputs->earlier->spec();
-  spec.set_name(wanted.name());
-  spec.set_run_dir(wanted.run_dir());
-  *spec.mutable_data()->mutable_path() = wanted.data().path();
-  spec.mutable_checkpoint()->set_keep(wanted.checkpoint().keep());
-  spec.mutable_schedule()->set_recompute(wanted.schedule().recompute());
-  const uint64_t steps = wanted.schedule().steps(), recorded = spec.schedule().steps();
-  const bool pipedream = spec.schedule().kind() == SCHEDULE_KIND_PIPEDREAM;
-  if (pipedream && steps > 0 && recorded % steps == 0) inputs->updates_per_step = recorded / steps;
-  spec.mutable_checkpoint()->set_every_steps(wanted.checkpoint().every_steps() * inputs->updates_per_step);
-  if (recorded != steps * inputs->updates_per_step) {
-    inputs->notes.push_back(absl::StrCat("schedule.steps ", steps, " is not used: the earlier run has ", recorded,
-                                         ", and its learning rate depends on it"));
-  }
+  spec.set_name(inputs->spec.name());
+  spec.set_run_dir(inputs->spec.run_dir());
+  spec.mutable_data()->set_path(inputs->spec.data().path());
+  *spec.mutable_checkpoint() = inputs->spec.checkpoint();
+  spec.mutable_checkpoint()->set_every_steps(inputs->spec.checkpoint().every_steps() * inputs->updates_per_step);
+  spec.mutable_evaluation()->set_every_steps(inputs->spec.evaluation().every_steps() * inputs->updates_per_step);
+  spec.mutable_schedule()->set_recompute(inputs->spec.schedule().recompute());
   inputs->spec = std::move(spec);
+  return absl::OkStatus();
 }
 
 absl::Status CheckSameData(const RunInputs& inputs) {
@@ -78,8 +79,8 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
   RunInputs inputs;
   inputs.spec = request.spec();
   inputs.stop_after = request.stop_after();
+  const RunSpec wanted = inputs.spec;  // without defaults: what was not given contradicts nothing
   FillDefaults(&inputs.spec, 0);
-  const RunSpec wanted = inputs.spec;
   if (!request.resume() && !CompleteCheckpoints(wanted.run_dir()).empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "run_dir: ", wanted.run_dir(), " holds the checkpoints of a run; resume it or give another folder"));
@@ -105,7 +106,7 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
     }
     inputs.earlier = *std::move(record);
   }
-  if (inputs.earlier) AdoptRecord(wanted, &inputs);
+  if (inputs.earlier) RETURN_IF_ERROR(AdoptRecord(wanted, &inputs));
   RETURN_IF_ERROR(OpenData(inputs.spec, &inputs));
   FillDefaults(&inputs.spec, inputs.vocabulary);
   if (inputs.spec.model().vocabulary() < inputs.vocabulary) {

@@ -1,7 +1,8 @@
 // Reads what a run starts from: its data, and for --resume and --like the record of an earlier run.
 //
 // Threading: blocking file work; the store thread. Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS with path and reason,
-// FAILED_PRECONDITION if the request contradicts the earlier run.
+// INVALID_ARGUMENT also if the spec contradicts the record (common/run_spec/run_spec_record.h), FAILED_PRECONDITION if
+// the folder or the data are not those of the earlier run.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include "common/checkpoint/checkpoint_store.h"
 #include "common/log.h"
 #include "coordinator/service/run_driver.h"
+#include "coordinator/service/run_state_text.h"
 #include "coordinator/service/wire_checks.h"
 
 namespace stagecoach {
@@ -18,29 +19,6 @@ constexpr size_t kMaxRowsPerStatus = 4096;  // about 60 bytes each: stays well b
 double TokensPerStep(const RunRecord& record) {
   const ScheduleSpec& schedule = record.spec().schedule();
   return static_cast<double>(schedule.microbatches()) * schedule.sequences() * schedule.sequence_tokens();
-}
-
-RunState ToProto(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::kWaiting:
-      return RUN_STATE_WAITING;
-    case RunPhase::kMeasuring:
-    case RunPhase::kPlanning:
-      return RUN_STATE_MEASURING;
-    case RunPhase::kLoading:
-      return RUN_STATE_LOADING;
-    case RunPhase::kRunning:
-      return RUN_STATE_RUNNING;
-    case RunPhase::kStopping:
-      return RUN_STATE_STOPPING;
-    case RunPhase::kFinished:
-      return RUN_STATE_FINISHED;
-    case RunPhase::kStopped:
-      return RUN_STATE_STOPPED;
-    case RunPhase::kFailed:
-      return RUN_STATE_FAILED;
-  }
-  return RUN_STATE_UNSPECIFIED;
 }
 
 }  // namespace
@@ -82,10 +60,8 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
     measured_.links[{worker, link.peer()}] = link;
     return Perform(machine_.OnLinkProbed(now, worker, link.peer(), link.error()));
   }
-  if (!built_ || EpochOf(message) != built_->plans[0].epoch()) {
-    if (!message.has_heartbeat()) ++stale_messages_;  // of an earlier plan: late messages are normal
-    return;
-  }
+  // Of an earlier plan: late messages are normal.
+  if (!built_ || EpochOf(message) != built_->plans[0].epoch()) return;
   switch (message.message_case()) {
     case WorkerMessage::kStageReady:
       return OnStageReady(worker, message.stage_ready());
@@ -222,8 +198,26 @@ void RunDriver::OnCheckpointPart(const std::string& worker, const CheckpointPart
   const auto cluster = static_cast<uint32_t>(machine_.PlaceOf(worker).cluster);
   const absl::Status status = assembly_->OnPart({part.step(), cluster, part.unit(), part.file(), part.sha256(),
                                                  part.weights_sha256(), part.bytes(), part.error()});
+  if (absl::IsAborted(status)) return GiveUpCheckpoint(part.step(), absl::StrCat(worker, ": ", status.message()));
   if (!status.ok()) return Perform(machine_.OnFatal(now, status.message()));
   CommitReadyCheckpoints();
+}
+
+// A full disk is no reason to lose the run: the older checkpoints stay, and a later one may fit.
+void RunDriver::GiveUpCheckpoint(uint64_t step, absl::string_view error) {
+  ++failed_checkpoints_;
+  checkpoint_error_ = std::string(error);
+  Log(LogLevel::kWarning, "coordinator", "checkpoint-given-up",
+      {{"run", name_}, {"step", std::to_string(step)}, {"reason", checkpoint_error_}});
+  // Stages may still write into the folder of this step; that of the failure before is free to go, and must: what is
+  // left of failed checkpoints would fill the disk for good.
+  if (failed_checkpoint_step_ && *failed_checkpoint_step_ < step) {
+    around_.store->Post([dir = built_->record.spec().run_dir(), failed = *failed_checkpoint_step_] {
+      (void)DiscardIncomplete(dir, failed);
+    });
+  }
+  failed_checkpoint_step_ = step;
+  Perform(machine_.OnCheckpointFailed(around_.loop->Now(), step, error));
 }
 
 CheckpointManifest RunDriver::ManifestOf(const std::vector<CheckpointPartFact>& parts) const {
@@ -267,9 +261,7 @@ void RunDriver::CommitReadyCheckpoints() {
 void RunDriver::OnCommitted(const absl::Status& status, const CheckpointManifest& manifest) {
   const MonoTime now = around_.loop->Now();
   const uint64_t step = manifest.step();
-  if (!status.ok()) {
-    return Perform(machine_.OnFatal(now, absl::StrCat("checkpoint of step ", step, ": ", status.message())));
-  }
+  if (!status.ok()) return GiveUpCheckpoint(step, absl::StrCat("checkpoint of step ", step, ": ", status.message()));
   checkpoint_step_ = step;
   checkpoint_dir_ = CheckpointDir(built_->record.spec().run_dir(), step);
   weight_hash_ = WeightHash(manifest);
@@ -339,6 +331,8 @@ RunStatus RunDriver::Status(WatchCursor* cursor) const {
   status.set_checkpoint_step(checkpoint_step_);
   status.set_checkpoint_dir(checkpoint_dir_);
   status.set_weight_hash(weight_hash_);
+  status.set_failed_checkpoints(failed_checkpoints_);
+  status.set_checkpoint_error(checkpoint_error_);
   status.set_coordinator_tensor_bytes(tensor_bytes_);
   status.set_coordinator_received_bytes(received_bytes_);
   if (built_) {

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <map>
+#include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/store/run_journal.h"
 
@@ -18,6 +21,23 @@ class MemoryJournal final : public RunJournal {
     const auto found = runs_.find(run);
     if (found == runs_.end()) return absl::NotFoundError(absl::StrCat("no run ", run, " in the journal"));
     return found->second;
+  }
+  absl::StatusOr<std::vector<JournalRunSummary>> ListRuns(size_t limit) override {
+    std::vector<JournalRunSummary> list;
+    for (const auto& [run, row] : runs_) list.push_back({run, row.state, StepsOf(run)});
+    std::stable_sort(list.begin(), list.end(),
+                     [this](const auto& a, const auto& b) { return runs_[a.run].epoch > runs_[b.run].epoch; });
+    if (list.size() > limit) list.resize(limit);
+    return list;
+  }
+  absl::Status Rewind(const std::string& run, uint64_t first_step) override {
+    for (auto& [name, rows] : rows_) {
+      if (name != run && !absl::StartsWith(name, run + "/")) continue;
+      rows.steps.erase(rows.steps.lower_bound(first_step), rows.steps.end());
+      rows.evaluations.erase(rows.evaluations.upper_bound(first_step), rows.evaluations.end());
+      rows.checkpoints.erase(rows.checkpoints.upper_bound(first_step), rows.checkpoints.end());
+    }
+    return absl::OkStatus();
   }
   absl::Status Append(const std::string& run, const JournalBatch& batch) override {
     Rows& rows = rows_[run];
@@ -40,6 +60,15 @@ class MemoryJournal final : public RunJournal {
     std::map<uint64_t, JournalEvaluation> evaluations;
     std::map<uint64_t, JournalCheckpoint> checkpoints;
   };
+  uint64_t StepsOf(const std::string& run) const {
+    std::optional<uint64_t> least;
+    for (const auto& [name, rows] : rows_) {
+      if (rows.steps.empty() || (name != run && !absl::StartsWith(name, run + "/"))) continue;
+      least = std::min(least.value_or(UINT64_MAX), rows.steps.rbegin()->first + 1);
+    }
+    return least.value_or(0);
+  }
+
   uint64_t term_ = 0, epoch_ = 0;
   std::map<std::string, JournalRun> runs_;
   std::map<std::string, Rows> rows_;

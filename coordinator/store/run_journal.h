@@ -2,7 +2,7 @@
 // checkpoints. Two implementations: memory (tests) and SQLite.
 //
 // Threading: one thread, the store thread. Every call is durable when it returns.
-// Errors: UNAVAILABLE (the file is locked by another coordinator), RESOURCE_EXHAUSTED (disk full), INTERNAL.
+// Errors: UNAVAILABLE (another coordinator uses the folder), RESOURCE_EXHAUSTED (disk full), INTERNAL.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,15 @@ struct JournalBatch {
 };
 
 struct JournalRun {
-  std::string state;   // of the run machine, for people
+  std::string state;   // of the run machine: number of its phase, blank, detail for people
   std::string record;  // protobuf JSON
   uint64_t epoch = 0;
+};
+
+// A run as it was last written.
+struct JournalRunSummary {
+  std::string run, state;
+  uint64_t steps = 0;  // that all its clusters have done
 };
 
 class RunJournal {
@@ -52,13 +58,19 @@ class RunJournal {
   virtual absl::StatusOr<uint64_t> NextEpoch() = 0;
   virtual absl::Status SaveRun(const std::string& run, const JournalRun& row) = 0;
   virtual absl::StatusOr<JournalRun> ReadRun(const std::string& run) = 0;  // NOT_FOUND
+  // Newest plan first, those that were never planned last; at most `limit`.
+  virtual absl::StatusOr<std::vector<JournalRunSummary>> ListRuns(size_t limit) = 0;
+  // Forgets what the run and its clusters (RUN/CLUSTER) did at first_step and later: an earlier run of that name, or
+  // steps after the checkpoint that it goes on from.
+  virtual absl::Status Rewind(const std::string& run, uint64_t first_step) = 0;
   // One transaction. Rows that are there already are replaced.
   virtual absl::Status Append(const std::string& run, const JournalBatch& batch) = 0;
   virtual absl::StatusOr<JournalBatch> Read(const std::string& run) = 0;  // ascending
 };
 
 std::unique_ptr<RunJournal> CreateMemoryJournal();
-// state_dir/journal.sqlite, made if it is not there. WAL, synchronous=FULL.
+// state_dir/journal.sqlite, made if it is not there. WAL, synchronous=FULL. The folder is this process's alone while
+// the journal is open (flock of state_dir/lock; the kernel drops it with the process): UNAVAILABLE for any other one.
 absl::StatusOr<std::unique_ptr<RunJournal>> OpenSqliteJournal(const std::string& state_dir);
 
 }  // namespace stagecoach

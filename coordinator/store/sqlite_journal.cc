@@ -1,8 +1,12 @@
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -82,9 +86,36 @@ class Statement {
   int code_ = SQLITE_OK, bound_ = 0;
 };
 
+// Held for the life of the journal. SQLite's own locks last for one transaction only: two coordinators would take turns
+// and hand out each other's runs.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  ~FolderLock() {
+    if (file_ >= 0) close(file_);
+  }
+  FolderLock(FolderLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  FolderLock& operator=(FolderLock&&) = delete;
+
+  static absl::StatusOr<FolderLock> Take(const std::string& state_dir) {
+    const std::string path = absl::StrCat(state_dir, "/lock");
+    FolderLock lock;
+    lock.file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lock.file_ < 0) return absl::FailedPreconditionError(absl::StrCat(path, ": ", strerror(errno)));
+    if (flock(lock.file_, LOCK_EX | LOCK_NB) == 0) return lock;
+    if (errno != EWOULDBLOCK) return absl::FailedPreconditionError(absl::StrCat(path, ": flock: ", strerror(errno)));
+    return absl::UnavailableError(absl::StrCat("--state-dir ", state_dir,
+                                               " is in use by another coordinator; stop that one, or give this one "
+                                               "another --state-dir"));
+  }
+
+ private:
+  int file_ = -1;
+};
+
 class SqliteJournal final : public RunJournal {
  public:
-  explicit SqliteJournal(sqlite3* database) : database_(database) {}
+  SqliteJournal(FolderLock lock, sqlite3* database) : lock_(std::move(lock)), database_(database) {}
   ~SqliteJournal() override { sqlite3_close(database_); }
 
   absl::Status Prepare() {
@@ -114,6 +145,39 @@ class SqliteJournal final : public RunJournal {
     ASSIGN_OR_RETURN(const bool row, read.Bind(run).Step());
     if (!row) return absl::NotFoundError(absl::StrCat("no run ", run, " in the journal"));
     return JournalRun{read.Text(0), read.Text(1), read.Integer(2)};
+  }
+
+  absl::StatusOr<std::vector<JournalRunSummary>> ListRuns(size_t limit) override {
+    std::vector<JournalRunSummary> list;
+    Statement runs(database_, "SELECT run, state FROM runs ORDER BY epoch DESC, run LIMIT ?");
+    runs.Bind(uint64_t{limit});
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, runs.Step());
+      if (!row) break;
+      list.push_back({runs.Text(0), runs.Text(1), 0});
+    }
+    for (JournalRunSummary& run : list) {
+      // The names of runs hold no '/', and '0' is the character behind it: RUN/CLUSTER lies between the two.
+      Statement steps(database_,
+                      "SELECT MIN(done) FROM (SELECT MAX(step) + 1 AS done FROM steps WHERE run = ? OR "
+                      "(run > ? AND run < ?) GROUP BY run)");
+      ASSIGN_OR_RETURN(const bool row, steps.Bind(run.run).Bind(run.run + "/").Bind(run.run + "0").Step());
+      if (row) run.steps = steps.Integer(0);
+    }
+    return list;
+  }
+  absl::Status Rewind(const std::string& run, uint64_t first_step) override {
+    RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+    absl::Status status;
+    for (const char* where :
+         {"steps WHERE step >= ?", "evaluations WHERE after_step > ?", "checkpoints WHERE step > ?"}) {
+      const std::string sql = absl::StrCat("DELETE FROM ", where, " AND (run = ? OR (run > ? AND run < ?))");
+      Statement erase(database_, sql.c_str());
+      if (status.ok()) status = erase.Bind(first_step).Bind(run).Bind(run + "/").Bind(run + "0").Run();
+    }
+    if (status.ok()) status = Execute("COMMIT");
+    if (!status.ok()) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+    return status;
   }
 
   absl::Status Append(const std::string& run, const JournalBatch& batch) override {
@@ -184,6 +248,7 @@ class SqliteJournal final : public RunJournal {
     return absl::OkStatus();
   }
 
+  const FolderLock lock_;  // let go of after the database is closed
   sqlite3* const database_;
 };
 
@@ -193,10 +258,11 @@ absl::StatusOr<std::unique_ptr<RunJournal>> OpenSqliteJournal(const std::string&
   if (mkdir(state_dir.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::FailedPreconditionError(absl::StrCat("--state-dir ", state_dir, ": ", strerror(errno)));
   }
+  ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(state_dir));
   const std::string path = absl::StrCat(state_dir, "/journal.sqlite");
   sqlite3* database = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
-  auto journal = std::make_unique<SqliteJournal>(database);
+  auto journal = std::make_unique<SqliteJournal>(std::move(lock), database);
   if (code != SQLITE_OK) return absl::FailedPreconditionError(absl::StrCat(path, ": ", sqlite3_errmsg(database)));
   RETURN_IF_ERROR(journal->Prepare());
   return std::unique_ptr<RunJournal>(std::move(journal));

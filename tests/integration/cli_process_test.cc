@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/process/child_process.h"
 #include "tests/support/process_harness.h"
@@ -100,6 +101,14 @@ TEST(ChildProcessTest, KilledParent_LeavesNoChild) {
 TEST(CommandLineTest, UsageErrors_SayWhatIsWrongAndExit64) {
   testing::TemporaryFolder folder;
   const std::string spec = folder.Write("run.yaml", "name: x\nmodel: {widht: 64}\n");
+  folder.Write("record.json", absl::StrCat(R"({"spec": {"name": "x", "seed": "1", "run_dir": ")", folder.path(),
+                                           R"(", "model": {"width": 64, "layers": 2, "heads": 4}, "data": {"path": ")",
+                                           folder.path(), R"("}, "schedule": {"steps": "10", "sequences": 1,)",
+                                           R"("sequence_tokens": 16}, "wire": {"format": "WIRE_FORMAT_INT8"}}})"));
+  const std::string good = folder.Write(
+      "good.yaml",
+      absl::StrCat("seed: 3\nrun_dir: ", folder.path(), "\nmodel: {width: 64, layers: 2, heads: 4}\n",
+                   "data: {path: ", folder.path(), "}\nschedule: {steps: 10, sequences: 1, sequence_tokens: 16}\n"));
   struct Case {
     std::vector<std::string> arguments;
     std::string message;
@@ -114,6 +123,10 @@ TEST(CommandLineTest, UsageErrors_SayWhatIsWrongAndExit64) {
       {{"train", "--config", spec, "--workers", "0"}, "--workers: allowed 1..256"},
       {{"train", "--resume"}, "--run-dir"},
       {{"train", "--like", folder.File("nothing")}, "there is no run in"},
+      {{"train", "--resume", "--run-dir", folder.path(), "--seed", "2"}, "seed: 2 contradicts the record"},
+      {{"train", "--like", folder.path(), "--run-dir", folder.File("new"), "--wire", "fp32"},
+       "wire.format: fp32 contradicts the record of the earlier run, which has int8; leave it out"},
+      {{"submit", good, "--resume", "--coordinator", "127.0.0.1:1"}, "seed: 3 contradicts the record"},
       {{"submit", spec}, "--coordinator is required"},
       {{"submit", spec, "--coordinator", "127.0.0.1:1"}, "run.yaml:2: model.widht"},
       {{"status", "--coordinator", "127.0.0.1:1", "-o", "xml"}, "xml"},

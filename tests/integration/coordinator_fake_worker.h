@@ -38,6 +38,7 @@ class FakeWorker {
     bool finish_alone = true;  // runs all steps as soon as it is started; else until StopRun
     bool fail_probe = false;
     bool trains_on_other_data = false;
+    uint64_t disk_full_at = 0;  // its part of the checkpoint of that step cannot be written
     ProbeMeter* meter = nullptr;
   };
 
@@ -187,12 +188,14 @@ class FakeWorker {
         report->set_loss(5.0 - static_cast<double>(step) / 100);
         Write(message);
       }
+      if (step + 1 == behaviour_.disk_full_at) ReportFullDisk(step + 1);
     }
     const StageAssignment& own = assign_.plan().stages(static_cast<int>(assign_.stage()));
     const auto clusters = static_cast<uint32_t>(std::max(1, assign_.record().clusters_size()));
     const std::string folder = absl::StrCat(CheckpointDir(assign_.record().spec().run_dir(), end), "/",
                                             ClusterFolder(assign_.cluster(), clusters));
-    for (uint32_t unit = own.first_unit(); unit < own.end_unit(); ++unit) {
+    const bool full = end == behaviour_.disk_full_at;
+    for (uint32_t unit = own.first_unit(); unit < own.end_unit() && !full; ++unit) {
       WorkerMessage message;
       CheckpointPart* part = message.mutable_checkpoint_part();
       const std::string bytes = absl::StrCat("unit ", unit);
@@ -215,6 +218,14 @@ class FakeWorker {
   }
 
  private:
+  void ReportFullDisk(uint64_t step) {
+    WorkerMessage message;
+    message.mutable_checkpoint_part()->set_epoch(epoch_);
+    message.mutable_checkpoint_part()->set_step(step);
+    message.mutable_checkpoint_part()->set_unit(assign_.plan().stages(static_cast<int>(assign_.stage())).first_unit());
+    message.mutable_checkpoint_part()->set_error("no space left on device");
+    Write(message);
+  }
   DataTally TrainedOn(uint64_t end) const {
     std::vector<uint64_t> steps_per_round;
     for (const ClusterRecord& row : assign_.record().clusters()) steps_per_round.push_back(row.steps_per_round());

@@ -91,6 +91,26 @@ class CoordinatorServiceTest : public ::testing::Test {
     return last;
   }
 
+  FleetStatusReply FleetStatus() {
+    grpc::ClientContext context;
+    FleetStatusReply reply;
+    EXPECT_TRUE(stub_->FleetStatus(&context, FleetStatusRequest(), &reply).ok());
+    return reply;
+  }
+  // Empty: not in the fleet.
+  bool WaitForWorkerState(const std::string& name, const std::string& state) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    do {
+      std::string found;
+      const FleetStatusReply fleet = FleetStatus();
+      for (const WorkerRow& row : fleet.workers()) {
+        if (row.name() == name) found = row.state();
+      }
+      if (found == state) return true;
+    } while (std::chrono::steady_clock::now() < deadline);
+    return false;
+  }
+
   std::string folder_;
   std::unique_ptr<CoordinatorServer> server_;
   std::unique_ptr<Coordinator::Stub> stub_;
@@ -128,7 +148,6 @@ TEST_F(CoordinatorServiceTest, WholeRun_FinishesAndIsRecorded) {
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(manifest->step(), 6u);
   EXPECT_EQ(manifest->losses_size(), 6);
-  EXPECT_TRUE(server_->AllRunsSeen());
 }
 
 TEST_F(CoordinatorServiceTest, TwoClusters_AreOneRun) {
@@ -208,6 +227,49 @@ TEST_F(CoordinatorServiceTest, Resume_GoesOnFromTheCheckpointWithANewEpoch) {
   EXPECT_EQ(ReadManifest(folder_ + "/run", 6)->losses_size(), 6);
 }
 
+// The seed was taken from the record in silence.
+TEST_F(CoordinatorServiceTest, ResumeThatContradictsTheRecord_Fails) {
+  SubmitRequest request = Request();
+  request.set_stop_after(4);
+  const auto a = Worker("a", 1), b = Worker("b", 2);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  ASSERT_EQ(WatchToTheEnd().state(), RUN_STATE_STOPPED);
+  request.set_stop_after(0);
+  request.set_resume(true);
+  request.mutable_spec()->set_seed(2);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_EQ(status.detail().substr(0, 56), "seed: 2 contradicts the record of the earlier run, which")
+      << status.detail();
+}
+
+TEST_F(CoordinatorServiceTest, DiskFullInTheMiddle_CostsThatCheckpointOnly) {
+  FakeWorker::Behaviour full;
+  full.disk_full_at = 3;
+  const auto a = Worker("a", 1), b = Worker("b", 2, full);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  ASSERT_EQ(status.state(), RUN_STATE_FINISHED) << status.detail();
+  EXPECT_EQ(status.checkpoint_step(), 6u);
+  EXPECT_EQ(status.failed_checkpoints(), 1u);
+  EXPECT_NE(status.checkpoint_error().find("b: checkpoint of step 3, unit"), std::string::npos)
+      << status.checkpoint_error();
+  EXPECT_NE(status.checkpoint_error().find("no space left"), std::string::npos) << status.checkpoint_error();
+}
+
+TEST_F(CoordinatorServiceTest, DiskFullAtTheEnd_FailsTheRun) {
+  FakeWorker::Behaviour full;
+  full.disk_full_at = 6;
+  const auto a = Worker("a", 1), b = Worker("b", 2, full);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  const RunStatus status = WatchToTheEnd();
+  EXPECT_EQ(status.state(), RUN_STATE_FAILED);
+  EXPECT_NE(status.detail().find("the last checkpoint could not be written: b: checkpoint of step 6"),
+            std::string::npos)
+      << status.detail();
+}
+
 TEST_F(CoordinatorServiceTest, Stop_EndsWithACheckpoint) {
   FakeWorker::Behaviour waits;
   waits.finish_alone = false;
@@ -257,14 +319,46 @@ TEST_F(CoordinatorServiceTest, SilentWorker_FailsTheRunAndIsNamed) {
   EXPECT_EQ(a->WaitForEnd().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(CoordinatorServiceTest, NewIncarnation_ReplacesTheOldOneForGood) {
-  const auto old = Worker("a", 1);
+TEST_F(CoordinatorServiceTest, NewIncarnation_ReplacesASuspectOneForGood) {
+  FakeWorker::Behaviour silent;
+  silent.heartbeats = false;
+  StartCoordinator(std::chrono::seconds(4));
+  const auto old = Worker("a", 1, silent);
   ASSERT_TRUE(old->WaitForMessage(CoordinatorMessage::kRegistered));
+  ASSERT_TRUE(WaitForWorkerState("a", "suspect"));
   const auto young = Worker("a", 2);
   ASSERT_TRUE(young->WaitForMessage(CoordinatorMessage::kRegistered));
   EXPECT_EQ(old->WaitForEnd().code(), absl::StatusCode::kAborted);
   const auto again = Worker("a", 1);
   EXPECT_EQ(again->WaitForEnd().code(), absl::StatusCode::kAborted);
+}
+
+// The second one replaced the first one and ended its run.
+TEST_F(CoordinatorServiceTest, NameOfALiveWorker_IsRefusedAndFreeOnceThatIsGone) {
+  const auto a = Worker("a", 1), b = Worker("b", 2);
+  ASSERT_TRUE(a->WaitForMessage(CoordinatorMessage::kRegistered));
+  const auto second = Worker("a", 3);
+  EXPECT_EQ(second->WaitForEnd().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(second->WaitForEnd().message().find("another --name"), absl::string_view::npos);
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  EXPECT_EQ(WatchToTheEnd().state(), RUN_STATE_FINISHED);
+  a->Kill();
+  ASSERT_FALSE(a->WaitForEnd().ok());
+  ASSERT_TRUE(WaitForWorkerState("a", ""));
+  const auto later = Worker("a", 4);
+  EXPECT_TRUE(later->WaitForMessage(CoordinatorMessage::kRegistered));
+}
+
+TEST_F(CoordinatorServiceTest, FolderOfALiveRun_IsRefusedBeforeItsFirstCheckpoint) {
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());  // waits for workers
+  SubmitRequest request = Request();
+  request.mutable_spec()->set_name("other");
+  request.mutable_spec()->set_run_dir(folder_ + "/x/../run/");
+  const absl::Status status = Submit(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(status.message().find("is in use by run tiny"), absl::string_view::npos) << status;
+  request.mutable_spec()->set_run_dir(folder_ + "/other");
+  EXPECT_EQ(Submit(request), absl::OkStatus());
 }
 
 TEST_F(CoordinatorServiceTest, MalformedMessages_CloseTheSession) {
@@ -355,6 +449,48 @@ TEST_F(CoordinatorServiceTest, ThrottledWorker_ShowsAsSlowInTheStatus) {
   EXPECT_FALSE(rows["a"].slow());
   EXPECT_NEAR(rows["b"].microbatch_seconds(), 1, 1e-9);
   EXPECT_LT(rows["b"].planned_microbatch_seconds(), 0.1);
+}
+
+// A restarted coordinator knew nothing of them.
+TEST_F(CoordinatorServiceTest, Restart_ListsEarlierRuns) {
+  {
+    const auto a = Worker("a", 1), b = Worker("b", 2);
+    ASSERT_EQ(Submit(Request()), absl::OkStatus());
+    ASSERT_EQ(WatchToTheEnd().state(), RUN_STATE_FINISHED);
+    SubmitRequest broken = Request();
+    broken.mutable_spec()->set_name("broken");
+    broken.mutable_spec()->set_run_dir(folder_ + "/broken");
+    broken.mutable_spec()->mutable_data()->set_path(folder_ + "/nothing");
+    ASSERT_EQ(Submit(broken), absl::OkStatus());
+    while (FleetStatus().runs(1).state() != RUN_STATE_FAILED) {
+    }
+  }
+  EXPECT_EQ(FleetStatus().earlier_runs_size(), 0);
+  StartCoordinator(std::chrono::seconds(8));
+  FleetStatusReply fleet = FleetStatus();
+  EXPECT_EQ(fleet.runs_size(), 0);
+  ASSERT_EQ(fleet.earlier_runs_size(), 2);
+  EXPECT_EQ(fleet.earlier_runs(0).run(), "tiny");
+  EXPECT_EQ(fleet.earlier_runs(0).state(), RUN_STATE_FINISHED);
+  EXPECT_EQ(fleet.earlier_runs(0).steps_done(), 6u);
+  EXPECT_EQ(fleet.earlier_runs(1).run(), "broken");
+  EXPECT_EQ(fleet.earlier_runs(1).state(), RUN_STATE_FAILED);
+  EXPECT_EQ(fleet.earlier_runs(1).detail().substr(0, 10), "data.path:");
+  SubmitRequest again = Request();
+  again.mutable_spec()->set_run_dir(folder_ + "/again");
+  ASSERT_EQ(Submit(again), absl::OkStatus());
+  fleet = FleetStatus();
+  EXPECT_EQ(fleet.runs_size(), 1);
+  EXPECT_EQ(fleet.earlier_runs_size(), 1);
+}
+
+TEST_F(CoordinatorServiceTest, SecondCoordinator_IsRefusedTheStateDir) {
+  CoordinatorOptions options;
+  options.listen = "127.0.0.1:0";
+  options.state_dir = folder_ + "/state";
+  const auto second = CoordinatorServer::Start(options);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(second.status().message().find("in use by another coordinator"), absl::string_view::npos);
 }
 
 TEST_F(CoordinatorServiceTest, FleetStatus_ListsWorkersAndRuns) {

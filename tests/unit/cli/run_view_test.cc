@@ -130,10 +130,27 @@ TEST(RunHistoryTest, LaterMessages_AddRowsAndKeepWorkers) {
 
 TEST(RunReportTest, Json_HasEveryKeyWithItsValue) {
   const auto report = MakeRunReport(HistoryOf(ARunStatus()), {"/runs/tiny-1", "80mbit/50ms", {}});
-  for (const char* key : {"weight_hash", "steps", "tokens", "loss", "validation_loss", "bigram_loss",
-                          "tokens_per_second", "predicted_tokens_per_second", "compute_bound_tokens_per_second",
-                          "microbatches_per_step", "j", "window", "phi", "staleness_histogram", "wire_bytes_per_token",
-                          "dense_bf16_bytes_per_token", "coordinator_tensor_bytes", "skipped_steps", "workers"}) {
+  for (const char* key : {"weight_hash",
+                          "steps",
+                          "tokens",
+                          "loss",
+                          "validation_loss",
+                          "bigram_loss",
+                          "tokens_per_second",
+                          "predicted_tokens_per_second",
+                          "compute_bound_tokens_per_second",
+                          "microbatches_per_step",
+                          "j",
+                          "window",
+                          "phi",
+                          "staleness_histogram",
+                          "wire_bytes_per_token",
+                          "dense_bf16_bytes_per_token",
+                          "coordinator_tensor_bytes",
+                          "skipped_steps",
+                          "workers",
+                          "failed_checkpoints",
+                          "checkpoint_error"}) {
     EXPECT_TRUE(report.contains(key)) << key;
   }
   EXPECT_EQ(report["tokens"], 5120);

@@ -173,6 +173,27 @@ TEST(RunSpecDefaultsTest, PlannedDefaults_DependOnJ) {
   EXPECT_EQ(ValidateRunSpec(spec), absl::OkStatus());
 }
 
+// A longer run failed at its first checkpoint whose manifest was above its limit.
+TEST(RunSpecValidationTest, LossesOfTheWholeRun_FitTheManifest) {
+  RunSpec spec = Good();
+  spec.mutable_schedule()->set_steps(2000000);
+  EXPECT_EQ(ValidateRunSpec(spec), absl::OkStatus());
+  spec.mutable_averaging()->set_clusters(3);
+  EXPECT_EQ(ValidateRunSpec(spec).message(),
+            "schedule.steps: 2000000 is above 500000, the most with 3 clusters: every checkpoint's manifest holds all "
+            "losses");
+  spec.mutable_schedule()->set_steps(500000);
+  EXPECT_EQ(ValidateRunSpec(spec), absl::OkStatus());
+  spec.clear_averaging();
+  spec.mutable_schedule()->set_kind(SCHEDULE_KIND_PIPEDREAM);
+  spec.mutable_schedule()->set_microbatches(8);
+  EXPECT_EQ(ValidateRunSpec(spec).message(),
+            "schedule.steps: 500000 is above 250000, the most with 8 pipedream updates a step: every checkpoint's "
+            "manifest holds all losses");
+  spec.mutable_schedule()->set_steps(2000001);
+  EXPECT_FALSE(ValidateRunSpec(spec).ok());
+}
+
 TEST(RunSpecFlagsTest, Overrides_AreCheckedLikeTheFile) {
   RunSpec spec = Good();
   EXPECT_EQ(ApplyOverride(&spec, "schedule.steps", "300"), absl::OkStatus());
@@ -182,7 +203,10 @@ TEST(RunSpecFlagsTest, Overrides_AreCheckedLikeTheFile) {
   EXPECT_EQ(spec.schedule().j(), -1);
   EXPECT_EQ(spec.wire().format(), WIRE_FORMAT_BF16);
   EXPECT_EQ(ApplyOverride(&spec, "schedule.steps", "0").message(),
-            "schedule.steps: 0 is out of range; allowed: 1..1000000000");
+            "schedule.steps: 0 is out of range; allowed: 1..2000000 (every checkpoint's manifest holds the losses of "
+            "all steps)");
+  EXPECT_EQ(ApplyOverride(&spec, "schedule.steps", "2000000"), absl::OkStatus());
+  EXPECT_FALSE(ApplyOverride(&spec, "schedule.steps", "2000001").ok());
   EXPECT_EQ(ApplyOverride(&spec, "wire.size", "0").message(), "wire.size: unknown key; allowed: format");
   EXPECT_FALSE(ApplyOverride(&spec, "wire", "0").ok());
 }

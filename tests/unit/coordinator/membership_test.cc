@@ -16,21 +16,36 @@ WorkerDescription AWorker(const std::string& name, uint64_t incarnation) {
   return worker;
 }
 
-TEST(MembershipTest, NewIncarnation_ReplacesTheOldOne) {
+TEST(MembershipTest, NewIncarnation_ReplacesASuspectOne) {
   Membership fleet({});
   EXPECT_EQ(fleet.Register(seconds(0), AWorker("w", 1)).value(), 0u);
-  EXPECT_EQ(fleet.Register(seconds(1), AWorker("w", 2)).value(), 1u);
+  ASSERT_EQ(fleet.OnTick(seconds(4)).size(), 1u);
+  EXPECT_EQ(fleet.Register(seconds(4), AWorker("w", 2)).value(), 1u);
   EXPECT_EQ(fleet.Find("w")->incarnation, 2u);
   EXPECT_EQ(fleet.size(), 1u);
+}
+
+// It replaced the first one, whose run ended.
+TEST(MembershipTest, NameOfALiveWorker_IsRefused) {
+  Membership fleet({});
+  ASSERT_TRUE(fleet.Register(seconds(0), AWorker("w", 1)).ok());
+  const absl::Status second = fleet.Register(seconds(2), AWorker("w", 2)).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(second.message().find("another --name"), absl::string_view::npos) << second;
+  EXPECT_EQ(fleet.Heard(seconds(2), "w", 1), absl::OkStatus());
+  EXPECT_EQ(fleet.Register(seconds(2), AWorker("w", 1)).value(), 0u);  // another stream of the same life
+  fleet.Remove("w", 1);                                                // its session ended: the name is free at once
+  EXPECT_EQ(fleet.Register(seconds(2), AWorker("w", 2)).value(), 0u);
 }
 
 TEST(MembershipTest, StaleIncarnation_IsAborted) {
   Membership fleet({});
   ASSERT_TRUE(fleet.Register(seconds(0), AWorker("w", 1)).ok());
-  ASSERT_TRUE(fleet.Register(seconds(0), AWorker("w", 2)).ok());
-  EXPECT_EQ(fleet.Heard(seconds(1), "w", 1).code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(fleet.Register(seconds(1), AWorker("w", 1)).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(fleet.Heard(seconds(1), "w", 2), absl::OkStatus());
+  fleet.OnTick(seconds(4));
+  ASSERT_TRUE(fleet.Register(seconds(4), AWorker("w", 2)).ok());
+  EXPECT_EQ(fleet.Heard(seconds(5), "w", 1).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(fleet.Register(seconds(5), AWorker("w", 1)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(fleet.Heard(seconds(5), "w", 2), absl::OkStatus());
   fleet.Remove("w", 1);  // of the old life: the new one stays
   EXPECT_NE(fleet.Find("w"), nullptr);
 }
@@ -83,7 +98,7 @@ TEST(MembershipTest, FullFleet_RefusesMore) {
   Membership fleet(options);
   ASSERT_TRUE(fleet.Register(seconds(0), AWorker("a", 1)).ok());
   EXPECT_EQ(fleet.Register(seconds(0), AWorker("b", 1)).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(fleet.Register(seconds(0), AWorker("a", 2)).ok());
+  EXPECT_TRUE(fleet.Register(seconds(0), AWorker("a", 1)).ok());  // it comes back by another stream
 }
 
 }  // namespace

@@ -140,6 +140,7 @@ TEST(PlanBuilderTest, Pipedream_CountsUpdates) {
   ASSERT_TRUE(built.ok()) << built.status();
   EXPECT_EQ(built->record.spec().schedule().steps(), 400u);
   EXPECT_EQ(built->record.spec().schedule().microbatches(), 1u);
+  EXPECT_EQ(built->record.updates_per_step(), 4u);
   EXPECT_EQ(built->record.spec().evaluation().every_steps(), 40u);
   EXPECT_EQ(built->stop_after_step, 80u);
   ASSERT_EQ(built->record.stage_delays_size(), 2);

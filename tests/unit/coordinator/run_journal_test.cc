@@ -70,8 +70,60 @@ TEST_P(RunJournalTest, RepeatedStep_ReplacesTheRow) {
   EXPECT_EQ(journal_->Read("run")->steps[0].loss, 2);
 }
 
+TEST_P(RunJournalTest, ListRuns_HasEachWithItsStateAndSteps) {
+  const auto step = [](uint64_t index) { return JournalBatch{{{index, 1, 1, 1, false}}, {}, {}}; };
+  ASSERT_TRUE(journal_->SaveRun("one", {"8 lost", "{}", 3}).ok());
+  ASSERT_TRUE(journal_->SaveRun("one-more", {"6 ", "{}", 4}).ok());
+  ASSERT_TRUE(journal_->SaveRun("two", {"7 stopped", "{}", 9}).ok());
+  ASSERT_TRUE(journal_->SaveRun("never", {"8 no data", "", 0}).ok());
+  ASSERT_TRUE(journal_->Append("one", step(4)).ok());
+  ASSERT_TRUE(journal_->Append("one-more", step(30)).ok());
+  ASSERT_TRUE(journal_->Append("two/cluster-0", step(6)).ok());
+  ASSERT_TRUE(journal_->Append("two/cluster-1", step(5)).ok());
+  Reopen();
+  const auto list = journal_->ListRuns(100);
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_EQ(list->size(), 4u);
+  EXPECT_EQ((*list)[0].run, "two");
+  EXPECT_EQ((*list)[0].state, "7 stopped");
+  EXPECT_EQ((*list)[0].steps, 6u);
+  EXPECT_EQ((*list)[1].steps, 31u);
+  EXPECT_EQ((*list)[2].steps, 5u);
+  EXPECT_EQ((*list)[3].run, "never");
+  EXPECT_EQ((*list)[3].steps, 0u);
+  EXPECT_EQ(journal_->ListRuns(2)->size(), 2u);
+}
+
+// The rows of a longer run of that name stayed behind those of the new one.
+TEST_P(RunJournalTest, Rewind_ForgetsLaterRowsOfThatRunOnly) {
+  JournalBatch batch;
+  batch.steps = {{0, 1, 1, 1, false}, {1, 1, 1, 1, false}, {2, 1, 1, 1, false}};
+  batch.evaluations = {{1, 5.0}, {2, 4.0}, {3, 3.0}};
+  batch.checkpoints = {{2, "abc"}, {3, "def"}};
+  for (const char* run : {"run", "run/cluster-1", "run-2"}) ASSERT_TRUE(journal_->Append(run, batch).ok());
+  ASSERT_EQ(journal_->Rewind("run", 2), absl::OkStatus());
+  for (const char* run : {"run", "run/cluster-1"}) {
+    EXPECT_EQ(journal_->Read(run)->steps.size(), 2u);
+    EXPECT_EQ(journal_->Read(run)->evaluations.size(), 2u);
+    EXPECT_EQ(journal_->Read(run)->checkpoints.size(), 1u);
+  }
+  EXPECT_EQ(journal_->Read("run-2")->steps.size(), 3u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, RunJournalTest, ::testing::Values(false, true),
                          [](const auto& it) { return it.param ? "Sqlite" : "Memory"; });
+
+// Both took turns with the rows.
+TEST(SqliteJournalTest, SecondCoordinator_IsRefusedWhileTheFirstLives) {
+  const std::string folder = FreshFolder("journal-shared");
+  auto first = OpenSqliteJournal(folder);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = OpenSqliteJournal(folder).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(second.message().find("in use by another coordinator"), absl::string_view::npos) << second;
+  first->reset();
+  EXPECT_TRUE(OpenSqliteJournal(folder).ok());
+}
 
 TEST(SqliteJournalTest, UnusableFolder_IsNamed) {
   const auto journal = OpenSqliteJournal("/proc/nothing/here");

@@ -239,6 +239,33 @@ TEST(RunMachineTest, WorkerOfAnyCluster_EndsTheRun) {
   EXPECT_EQ(machine.detail().substr(0, 41), "worker d (cluster 1, stage 1) was lost: k");
 }
 
+// A full disk at step 4 ended the run.
+TEST(RunMachineTest, FailedCheckpoint_EndsTheRunOnlyIfItIsTheLast) {
+  RunMachine machine = InPhase(RunPhase::kRunning);
+  EXPECT_TRUE(machine.OnCheckpointFailed(seconds(2), 4, "disk full").empty());
+  EXPECT_EQ(machine.phase(), RunPhase::kRunning);
+  machine.OnStageFinished(seconds(3), "a", 10);
+  machine.OnStageFinished(seconds(3), "b", 10);
+  EXPECT_EQ(machine.phase(), RunPhase::kRunning);
+  RunMachine other = machine;
+  EXPECT_TRUE(Ended(machine.OnCheckpointCommitted(seconds(4), 10)));
+  EXPECT_EQ(machine.phase(), RunPhase::kFinished);
+  EXPECT_TRUE(Ended(other.OnCheckpointFailed(seconds(4), 10, "unit 2: disk full")));
+  EXPECT_EQ(other.phase(), RunPhase::kFailed);
+  EXPECT_EQ(other.detail().substr(0, 60), "the last checkpoint could not be written: unit 2: disk full;")
+      << other.detail();
+}
+
+TEST(RunMachineTest, LastCheckpointThatFailsBeforeTheStagesEnd_EndsTheStoppedRun) {
+  RunMachine machine = InPhase(RunPhase::kStopping);
+  machine.OnCheckpointCommitted(seconds(2), 3);
+  EXPECT_TRUE(machine.OnStageFinished(seconds(2), "a", 5).empty());
+  EXPECT_TRUE(machine.OnCheckpointFailed(seconds(2), 5, "disk full").empty());
+  EXPECT_TRUE(Ended(machine.OnStageFinished(seconds(2), "b", 5)));
+  EXPECT_EQ(machine.phase(), RunPhase::kFailed);
+  EXPECT_NE(machine.detail().find("the one of step 3 stays"), std::string::npos) << machine.detail();
+}
+
 TEST(RunMachineTest, MoreWorkersThanStages_AreLeftOut) {
   RunMachine::Options options = TwoWorkers();
   options.max_stages = 1;

@@ -112,7 +112,8 @@ TEST(StagePartitionTest, TooLittleMemory_SaysWhoHasHowMuch) {
   const auto partition = PartitionStages(problem);
   EXPECT_EQ(partition.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(partition.status().message(),
-            "the model does not fit: weights, gradients and optimizer state need 4 GB, the 1 workers have 0.5 GB in all (a has "
+            "the model does not fit: weights, gradients and optimizer state need 4 GB, the 1 workers have 0.5 GB in "
+            "all (a has "
             "0.5 GB); add workers or memory, or use a smaller model");
 }
 

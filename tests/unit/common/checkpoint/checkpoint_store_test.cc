@@ -106,6 +106,16 @@ TEST(CheckpointStoreTest, SymbolicLinkInPlaceOfALayer_IsRefused) {
   EXPECT_EQ(VerifyCheckpoint(run.path(), *ReadManifest(run.path(), 10)).code(), absl::StatusCode::kDataLoss);
 }
 
+// schedule.steps is limited to what fits.
+TEST(CheckpointStoreTest, LossesOfTheLongestRun_Fit) {
+  testing::ScratchFolder run;
+  auto manifest = WriteLayers(run.path(), 2000000, SystemFiles());
+  ASSERT_TRUE(manifest.ok());
+  for (int step = 0; step < 2000000; ++step) manifest->add_losses(10 + 1.0 / (3 + step));  // 17 digits
+  ASSERT_EQ(CommitCheckpoint(run.path(), *manifest), absl::OkStatus());
+  EXPECT_EQ(ReadManifest(run.path(), 2000000)->losses_size(), 2000002);
+}
+
 TEST(CheckpointStoreTest, ManifestAboveTheLimit_IsNotRead) {
   testing::ScratchFolder run;
   ASSERT_TRUE(WriteACheckpoint(run.path(), 10).ok());
@@ -124,6 +134,16 @@ TEST(CheckpointStoreTest, Prune_KeepsTheNewestAndClearsIncompleteOnes) {
   EXPECT_FALSE(std::filesystem::exists(CheckpointDir(run.path(), 15)));
   EXPECT_TRUE(std::filesystem::exists(CheckpointDir(run.path(), 50)));
   EXPECT_EQ(run.Read("checkpoints/notes.txt"), "mine");
+}
+
+TEST(CheckpointStoreTest, Discard_RemovesWhatWasGivenUpAndNothingComplete) {
+  testing::ScratchFolder run;
+  ASSERT_TRUE(WriteACheckpoint(run.path(), 2).ok());
+  ASSERT_TRUE(WriteFileDurably(CheckpointDir(run.path(), 5), LayerFileName(0), "half").ok());
+  EXPECT_EQ(DiscardIncomplete(run.path(), 2).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(DiscardIncomplete(run.path(), 5), absl::OkStatus());
+  EXPECT_FALSE(std::filesystem::exists(CheckpointDir(run.path(), 5)));
+  EXPECT_THAT(CompleteCheckpoints(run.path()), ElementsAre(2));
 }
 
 TEST(CheckpointStoreTest, Prune_NeverDeletesTheLastThatVerifies) {

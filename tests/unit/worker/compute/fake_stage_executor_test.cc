@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/host_memory.h"
 #include "tests/support/fake_reference.h"
 #include "tests/support/local_pipeline.h"
 #include "tests/support/scratch_folder.h"
