@@ -1,0 +1,37 @@
+// A division of a fleet: clusters, the order of their stages, their cuts, and why.
+//
+// Threading: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stagecoach {
+
+struct PlannedStage {
+  uint32_t worker = 0;  // index in Fleet::workers
+  uint32_t first_unit = 0, end_unit = 0;
+  double compute_seconds = 0, up_seconds = 0, down_seconds = 0;  // of a microbatch (comp_i, up_i, down_i)
+  uint64_t memory_bytes = 0;
+};
+
+struct PlannedCluster {
+  std::vector<PlannedStage> stages;  // in pipeline order
+  double microbatch_seconds = 0;     // T_c
+  double loop_seconds = 0;           // L_c
+  uint32_t window = 1;               // N
+  double goodput = 0;                // g_c: microbatches a second
+  std::string bottleneck;            // "uplink of w7", "compute of w3", "link w3 -> w7", "loop latency"
+};
+
+struct FleetPlan {
+  std::vector<PlannedCluster> clusters;  // by first worker's index
+  std::vector<uint32_t> unused;          // workers, ascending
+  double goodput = 0;                    // sum of g_c
+  double bound = 0;                      // no plan does more microbatches a second
+  bool exact = false;                    // proven best under the cost model
+  std::vector<std::string> explanation;  // lines for people
+};
+
+}  // namespace stagecoach
