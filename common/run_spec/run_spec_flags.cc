@@ -20,7 +20,7 @@ absl::Status ApplyOverride(RunSpec* spec, absl::string_view path, absl::string_v
       return absl::InvalidArgumentError(
           absl::StrCat(path.substr(0, 80), ": unknown key; allowed: ", KeyNames(message->GetDescriptor())));
     }
-    if (!is_message) return SetFieldFromText(message, field, path, value);
+    if (!is_message) return SetFieldFromText(RunSpecFields(), message, field, path, value);
     message = message->GetReflection()->MutableMessage(message, field);
   }
   return absl::InvalidArgumentError("an override needs a key");

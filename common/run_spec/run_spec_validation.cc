@@ -57,7 +57,7 @@ absl::Status CheckField(const RunSpec& spec, const FieldRule& rule) {
     return rule.required ? Invalid(rule.path, absl::StrCat("is missing; allowed: ", rule.allowed)) : absl::OkStatus();
   }
   double value = 0;
-  if (NumberOf(*message, field, &value)) return CheckRange(rule, value, absl::StrCat(value));
+  if (NumberOf(*message, field, &value)) return CheckRange(rule, rule.path, value, absl::StrCat(value));
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
     const int number = reflection->GetEnumValue(*message, field);
     if (field->enum_type()->FindValueByNumber(number) == nullptr) {

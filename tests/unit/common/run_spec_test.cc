@@ -122,9 +122,16 @@ TEST(RunSpecYamlTest, FilledSpec_RoundTripsThroughText) {
   FillDefaults(&spec, 256);
   spec.mutable_optimizer()->set_nesterov(true);
   spec.mutable_optimizer()->set_kind(OPTIMIZER_KIND_SGD);
-  const auto back = ParseRunSpec(FormatRunSpec(spec), "text", nullptr);
+  const auto back = ParseRunSpec(FormatYaml(spec), "text", nullptr);
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(spec, *back)) << FormatRunSpec(spec);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(spec, *back)) << FormatYaml(spec);
+}
+
+TEST(RunSpecYamlTest, SecondDocument_IsRefused) {
+  EXPECT_EQ(ParseRunSpec(absl::StrCat(kGood, "---\nseed: 2\n"), "run.yaml", nullptr).status().message(),
+            "run.yaml:14: a second document (---); a run spec is one document");
+  EXPECT_FALSE(ParseRunSpec(absl::StrCat(kGood, "---\n"), "run.yaml", nullptr).ok());
+  EXPECT_TRUE(ParseRunSpec(absl::StrCat("---\n", kGood), "run.yaml", nullptr).ok());
 }
 
 TEST(RunSpecYamlTest, DeepNestingAndHugeText_AreRefused) {
@@ -229,7 +236,7 @@ TEST(RunSpecFieldsTest, TableAndDocument_CoverEveryField) {
             continue;
           }
           ++count;
-          const FieldRule* rule = FindFieldRule(path);
+          const FieldRule* rule = FindFieldRule(RunSpecFields(), path);
           ASSERT_NE(rule, nullptr) << path;
           if (field->enum_type() != nullptr) {
             EXPECT_EQ(EnumChoices(field->enum_type()), rule->allowed);
