@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "cli/exit_code.h"
+#include "common/exit_code.h"
 
 namespace stagecoach {
 namespace {

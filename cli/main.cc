@@ -1,4 +1,4 @@
-// stagecoach: the user's tool. Parses the command line and runs one command; exit statuses: exit_code.h.
+// stagecoach: the user's tool. Parses the command line and runs one command; exit statuses: common/exit_code.h.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -8,20 +8,31 @@
 
 #include "cli/commands/fleet_commands.h"
 #include "cli/commands/linkem_command.h"
-#include "cli/exit_code.h"
 #include "cli/train/train_command.h"
+#include "common/exit_code.h"
+#include "common/host_port.h"
 
 namespace stagecoach {
 namespace {
 
 using Command = std::function<int()>;
 
+// CLI11 takes an empty word for a value that was given, and "-1" for a large unsigned number.
+const CLI::Validator kNotEmpty([](std::string& text) { return text.empty() ? "must not be empty" : ""; }, "TEXT");
+
+std::string HostPortError(std::string& text) {
+  return IsHostPort(text) ? "" : "not host:port with a port of 0..65535: " + text;
+}
+const CLI::Validator kHostPort(HostPortError, "HOST:PORT");
+
 void AddTrain(CLI::App* app, Command* command, TrainOptions* options) {
   CLI::App* train =
       app->add_subcommand("train", "Train with a whole fleet on this machine: coordinator, workers, links");
-  train->add_option("--config", options->config, "run spec (YAML)");
-  train->add_option("--data", options->data, "text file or folder, prepared folder, or .bin file");
-  train->add_option("--workers", options->workers, "worker processes")->capture_default_str();
+  train->add_option("--config", options->config, "run spec (YAML)")->check(kNotEmpty);
+  train->add_option("--data", options->data, "text file or folder, prepared folder, or .bin file")->check(kNotEmpty);
+  train->add_option("--workers", options->workers, "worker processes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   train->add_option("--links", options->links, "emulated links: none, or RATE/RTT[/JITTER] like 80mbit/50ms")
       ->capture_default_str();
   train->add_option("--steps", options->steps, "length of the schedule");
@@ -31,11 +42,14 @@ void AddTrain(CLI::App* app, Command* command, TrainOptions* options) {
   train->add_option("--wire", options->wire, "fp32, bf16, int8");
   train->add_option("--threads", options->threads, "torch threads of each worker");
   train->add_option("--clusters", options->clusters, "copies of the model that train on disjoint data: 1..workers");
-  train->add_option("--run-dir", options->run_dir, "folder of the run (default: the file's, else runs/NAME-N)");
-  train->add_option("--stop-after", options->stop_after, "end with a checkpoint when this many steps are done");
+  train->add_option("--run-dir", options->run_dir, "folder of the run (default: the file's, else runs/NAME-N)")
+      ->check(kNotEmpty);
+  train->add_option("--stop-after", options->stop_after, "end with a checkpoint when this many steps are done")
+      ->check(CLI::NonNegativeNumber);
   train->add_flag("--resume", options->resume, "go on from the newest checkpoint in --run-dir");
-  train->add_option("--like", options->like, "take everything that the arithmetic depends on from this run's folder");
-  train->add_option("--report", options->report, "write the report to this file too (JSON)");
+  train->add_option("--like", options->like, "take everything that the arithmetic depends on from this run's folder")
+      ->check(kNotEmpty);
+  train->add_option("--report", options->report, "write the report to this file too (JSON)")->check(kNotEmpty);
   train->add_option("--executor", options->executor, "torch, or fake for tests")->capture_default_str();
   train->add_flag("--no-sample", options->no_sample, "no generated text after the report");
   train->callback([=] { *command = [options] { return RunTrain(*options); }; });
@@ -44,26 +58,30 @@ void AddTrain(CLI::App* app, Command* command, TrainOptions* options) {
 void AddSubmit(CLI::App* app, Command* command, SubmitOptions* options) {
   CLI::App* submit = app->add_subcommand("submit", "Give a run to a coordinator that has workers");
   submit->add_option("spec", options->config, "run spec (YAML)")->required();
-  submit->add_option("--coordinator", options->coordinator, "host:port")->required();
-  submit->add_option("--workers", options->workers, "wait for this many and use them; 0: all that are there");
-  submit->add_option("--stop-after", options->stop_after, "end with a checkpoint when this many steps are done");
+  submit->add_option("--coordinator", options->coordinator, "host:port")->required()->check(kHostPort);
+  submit->add_option("--workers", options->workers, "wait for this many and use them; 0: all that are there")
+      ->check(CLI::NonNegativeNumber);
+  submit->add_option("--stop-after", options->stop_after, "end with a checkpoint when this many steps are done")
+      ->check(CLI::NonNegativeNumber);
   submit->add_flag("--resume", options->resume, "go on from the newest checkpoint in the spec's run_dir");
-  submit->add_option("--like", options->like, "run folder to take the arithmetic from");
+  submit->add_option("--like", options->like, "run folder to take the arithmetic from")->check(kNotEmpty);
   CLI::Option* watch = submit->add_flag("--watch", options->watch, "show progress until the run ends");
-  submit->add_option("--report", options->report, "write the report to this file (JSON)")->needs(watch);
+  submit->add_option("--report", options->report, "write the report to this file (JSON)")
+      ->check(kNotEmpty)
+      ->needs(watch);
   submit->callback([=] { *command = [options] { return RunSubmit(*options); }; });
 }
 
 void AddStatusAndStop(CLI::App* app, Command* command, StatusOptions* status_options, StopOptions* stop_options) {
   CLI::App* status = app->add_subcommand("status", "Show the fleet and its runs");
-  status->add_option("--coordinator", status_options->coordinator, "host:port")->required();
+  status->add_option("--coordinator", status_options->coordinator, "host:port")->required()->check(kHostPort);
   status->add_option("-o,--output", status_options->format, "table, json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   status->callback([=] { *command = [status_options] { return RunStatusCommand(*status_options); }; });
 
   CLI::App* stop = app->add_subcommand("stop", "End a run gracefully, with a checkpoint");
-  stop->add_option("--coordinator", stop_options->coordinator, "host:port")->required();
+  stop->add_option("--coordinator", stop_options->coordinator, "host:port")->required()->check(kHostPort);
   stop->add_option("run", stop_options->run, "run id (default: the one that is going on)");
   stop->callback([=] { *command = [stop_options] { return RunStop(*stop_options); }; });
 }
@@ -74,7 +92,9 @@ void AddLinkem(CLI::App* app, Command* command, LinkemOptions* options) {
       ->allow_extra_args(false);
   linkem->add_option("--profile", options->profile, "RATE/RTT[/JITTER] like 80mbit/50ms")->capture_default_str();
   linkem->add_option("--config", options->config, "YAML file of links with a profile each");
-  linkem->add_option("--seed", options->seed, "of jitter and losses")->capture_default_str();
+  linkem->add_option("--seed", options->seed, "of jitter and losses")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   linkem->add_option("--port-file", options->port_file, "write the bound ports (JSON) to this file too");
   linkem->callback([=] { *command = [options] { return RunLinkem(*options); }; });
 }

@@ -1,7 +1,6 @@
 #include "common/log.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 
 #include "absl/strings/ascii.h"
@@ -11,12 +10,8 @@
 namespace stagecoach {
 namespace {
 
-std::atomic<LogLevel> lowest_level{LogLevel::kInfo};
-
 absl::string_view NameOf(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
     case LogLevel::kInfo:
       return "info";
     case LogLevel::kWarning:
@@ -45,10 +40,7 @@ void AppendField(absl::string_view key, absl::string_view value, std::string* li
 
 }  // namespace
 
-void SetLogLevel(LogLevel level) { lowest_level.store(level, std::memory_order_relaxed); }
-
 void Log(LogLevel level, absl::string_view node, absl::string_view event, const LogFields& fields) {
-  if (level < lowest_level.load(std::memory_order_relaxed)) return;
   const std::string line = FormatLogLine(level, node, event, fields) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

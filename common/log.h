@@ -13,12 +13,9 @@
 
 namespace stagecoach {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+enum class LogLevel { kInfo, kWarning, kError };
 
 using LogFields = std::vector<std::pair<absl::string_view, std::string>>;
-
-// Lines below `level` are dropped from now on; kInfo at the start.
-void SetLogLevel(LogLevel level);
 
 void Log(LogLevel level, absl::string_view node, absl::string_view event, const LogFields& fields = {});
 

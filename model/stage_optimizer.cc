@@ -121,16 +121,6 @@ ElementwiseRule StageOptimizer::RuleFor(const ParameterInfo& info, double rate) 
 uint64_t StageOptimizer::applied_updates() const { return applied_; }
 double StageOptimizer::nadam_product() const { return nadam_product_; }
 
-double StageOptimizer::bytes_per_parameter() const {
-  double bytes = 0, count = 0;
-  for (size_t q = 0; q < parameters_.size(); ++q) {
-    const int kinds = 1 + (v_[q].defined() ? 1 : 0) + (previous_[q].defined() ? 1 : 0);
-    bytes += 4.0 * kinds * static_cast<double>(parameters_[q].numel);
-    count += static_cast<double>(parameters_[q].numel);
-  }
-  return count > 0 ? bytes / count : 0;
-}
-
 std::vector<std::pair<std::string, at::Tensor>> StageOptimizer::StateOf(size_t parameter) const {
   std::vector<std::pair<std::string, at::Tensor>> state{{"m", m_[parameter]}};
   if (v_[parameter].defined()) state.emplace_back("v", v_[parameter]);

@@ -36,8 +36,7 @@ class StageOptimizer {
   // S_q of each parameter: sum of ((1/M) g)^2 in double; blocks of 1,024 elements, elements in order, blocks in order.
   static std::vector<double> SquareNorms(const std::vector<at::Tensor>& gradients, double one_over_m);
 
-  uint64_t applied_updates() const;    // a
-  double bytes_per_parameter() const;  // of state, on average; without weights and gradients
+  uint64_t applied_updates() const;  // a
 
   // State of parameter q as (kind, tensor): kinds m, v, u (previous step). For checkpoints.
   std::vector<std::pair<std::string, at::Tensor>> StateOf(size_t parameter) const;

@@ -13,7 +13,7 @@ stagecoach_test(unit_worker_main
 stagecoach_test(integration_worker
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/worker_control_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/integration/worker_pipeline_test.cc
-                DEPS scripted_fleet sc_fake_reference LABELS integration TIMEOUT 180)
+                DEPS scripted_fleet in_process_link sc_fake_reference LABELS integration TIMEOUT 180)
 
 stagecoach_test(integration_worker_program
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/worker_program_test.cc

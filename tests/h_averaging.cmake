@@ -13,4 +13,4 @@ stagecoach_test(sim_averaging_rounds
                 DEPS sc_averaging LABELS sim)
 
 stagecoach_test(integration_averaging_links SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/averaging_links_test.cc
-                DEPS sc_worker_average LABELS integration)
+                DEPS sc_worker_average in_process_link LABELS integration)

@@ -4,16 +4,19 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/coordinator_client.h"
-#include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/run/progress_line.h"
 #include "cli/run/run_report.h"
 #include "cli/train/run_follower.h"
+#include "cli/train/run_outcome.h"
+#include "cli/train/run_text.h"
 #include "common/checkpoint/checkpoint_store.h"
+#include "common/exit_code.h"
 #include "common/run_spec/run_spec_record.h"
 #include "common/run_spec/run_spec_validation.h"
 #include "common/run_spec/run_spec_yaml.h"
@@ -24,8 +27,10 @@ namespace {
 
 int Complain(const char* command, const absl::Status& status) {
   std::fprintf(stderr, "stagecoach %s: %s\n", command, std::string(status.message()).c_str());
-  return absl::IsNotFound(status) ? kExitUsage : ExitCodeOf(status);
+  return ExitCodeOf(status);
 }
+
+std::string Absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
 
 absl::StatusOr<RunSpec> ReadValidSpec(const std::string& path) {
   SpecLines lines;
@@ -35,12 +40,26 @@ absl::StatusOr<RunSpec> ReadValidSpec(const std::string& path) {
         absl::StrCat(path, ": run_dir: required; a folder that every worker reaches by this path"));
   }
   RETURN_IF_ERROR(PlaceSpecError(ValidateRunSpec(spec), path, lines));
+  // Relative paths are those of whoever wrote them, not of the folders where coordinator and workers were started.
+  spec.set_run_dir(Absolute(spec.run_dir()));
+  spec.mutable_data()->set_path(Absolute(spec.data().path()));
   return spec;
 }
 
-// What contradicts the record is said at once where the folder can be read from here; the coordinator checks it too.
-absl::Status CheckAgainstRecord(const SubmitOptions& options, const RunSpec& spec) {
-  if (!options.resume && options.like.empty()) return absl::OkStatus();
+// Text is refused where it can be seen from here; workers may see another file system than this machine.
+absl::Status CheckIsPrepared(const std::string& data) {
+  const bool is_text = std::filesystem::is_regular_file(data)
+                           ? !data.ends_with(".bin")
+                           : std::filesystem::is_directory(data) && !IsPreparedData(data);
+  if (!is_text) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("data.path: ", data, " is text; `stagecoach-model prepare ", data,
+                                                 " --output FOLDER` makes token shards of it, give that folder"));
+}
+
+// Data, and what contradicts the record, is said at once where the folder can be read from here; the coordinator checks
+// it too.
+absl::Status CheckInputs(const SubmitOptions& options, const RunSpec& spec) {
+  if (!options.resume && options.like.empty()) return CheckIsPrepared(spec.data().path());
   const absl::StatusOr<RunRecord> record = ReadRunRecord(options.resume ? spec.run_dir() : options.like);
   std::vector<std::string> notes;  // the coordinator's plan has them
   return record.ok() ? MergeWithRecord(spec, *record, &notes).status() : absl::OkStatus();
@@ -52,19 +71,18 @@ int Watch(CoordinatorClient* client, const std::string& run, const std::string& 
   ProgressPrinter printer(stderr, isatty(STDERR_FILENO) != 0);
   const absl::Status followed = FollowRun(client, {run, nullptr, /*interrupt_stops_run=*/false}, &printer, &history);
   printer.Finish(history);
-  if (absl::IsCancelled(followed)) {
+  if (absl::IsCancelled(followed)) {  // Ctrl-C ends the watching alone
     std::fprintf(stderr, "%s\n", std::string(followed.message()).c_str());
     return kExitOk;
   }
+  std::vector<std::string> files;
+  if (!report_file.empty()) files.push_back(report_file);
+  const absl::Status reported = ReportRun(history, followed, "as they are", files);
   if (!followed.ok()) return Complain("submit", followed);
-  const auto report = MakeRunReport(history, {history.latest().record().spec().run_dir(), "as they are", {}});
-  std::fputs(FormatRunReport(report).c_str(), stdout);
-  if (!report_file.empty()) {
-    const absl::Status written = WriteJsonFile(report_file, report);
-    if (!written.ok()) return Complain("submit", written);
-  }
+  if (!reported.ok()) return Complain("submit", reported);
   if (history.latest().state() != RUN_STATE_FAILED) return kExitOk;
-  return Complain("submit", absl::AbortedError(absl::StrCat("the run failed: ", history.latest().detail())));
+  Complain("submit", absl::AbortedError(absl::StrCat("the run failed: ", history.latest().detail())));
+  return history.latest().refused() ? kExitUsage : kExitFailed;
 }
 
 void PrintFleetTable(const FleetStatusReply& fleet) {
@@ -86,6 +104,7 @@ void PrintFleetTable(const FleetStatusReply& fleet) {
     RunHistory history;
     history.Add(status);
     std::printf("\nrun %s: %s\n", status.run().c_str(), ProgressLine(history).c_str());
+    if (status.state() == RUN_STATE_FAILED) std::printf("  %s\n", status.detail().c_str());
     if (status.failed_checkpoints() > 0) {
       std::printf("  %llu checkpoints were given up; the newest: %s\n",
                   static_cast<unsigned long long>(status.failed_checkpoints()), status.checkpoint_error().c_str());
@@ -102,15 +121,20 @@ void PrintFleetTable(const FleetStatusReply& fleet) {
 }  // namespace
 
 int RunSubmit(const SubmitOptions& options) {
+  if (!options.report.empty()) {
+    if (const absl::Status writable = CheckWritable("--report", options.report); !writable.ok()) {
+      return Complain("submit", writable);
+    }
+  }
   const absl::StatusOr<RunSpec> spec = ReadValidSpec(options.config);
   if (!spec.ok()) return Complain("submit", spec.status());
-  if (const absl::Status same = CheckAgainstRecord(options, *spec); !same.ok()) return Complain("submit", same);
+  if (const absl::Status same = CheckInputs(options, *spec); !same.ok()) return Complain("submit", same);
   SubmitRequest request;
   *request.mutable_spec() = *spec;
   request.set_workers(options.workers);
   request.set_stop_after(options.stop_after);
   request.set_resume(options.resume);
-  request.set_like_run_dir(options.like);
+  if (!options.like.empty()) request.set_like_run_dir(Absolute(options.like));
   CoordinatorClient client(options.coordinator);
   const absl::StatusOr<std::string> run = client.Submit(request);
   if (!run.ok()) return Complain("submit", run.status());

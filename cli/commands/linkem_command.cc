@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "cli/exit_code.h"
 #include "cli/linkem/link_emulator.h"
 #include "cli/linkem/link_emulator_config.h"
+#include "common/exit_code.h"
 #include "common/status_macros.h"
 
 namespace stagecoach {

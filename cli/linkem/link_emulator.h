@@ -43,7 +43,6 @@ class LinkEmulator {
 
   // Port of links[i].
   uint16_t port(size_t i) const { return listeners_[i].port; }
-  size_t num_connections() const { return connections_.size(); }
   // Forwards until Stop.
   absl::Status Run();
   void Stop();

@@ -139,6 +139,12 @@ const std::optional<ChildExit>& ChildProcess::Poll() {
   return exit_;
 }
 
+bool ChildProcess::IsStopped() const {
+  siginfo_t info{};
+  return !exit_.has_value() && waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
+}
+
 void ChildProcess::Signal(int signal) {
   if (Poll().has_value()) return;
   // Its own group exists once it has called setpgid; before that the process alone is meant.

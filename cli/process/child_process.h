@@ -50,6 +50,7 @@ class ChildProcess {
   // Reaps without waiting; the exit once there is one.
   const std::optional<ChildExit>& Poll();
   bool Running() { return !Poll().has_value(); }
+  bool IsStopped() const;  // by SIGSTOP or a terminal: it lives, and does nothing
   // To the child's process group. Nothing once it has ended.
   void Signal(int signal);
   // Waits until it has ended, at most `timeout`.

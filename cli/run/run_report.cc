@@ -135,7 +135,9 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   Json report;
   report["run"] = status.run();
   report["state"] = StateName(status.state());
-  report["error"] = status.state() == RUN_STATE_FAILED ? Json(status.detail()) : Json(nullptr);
+  report["error"] = !context.error.empty()               ? Json(context.error)
+                    : status.state() == RUN_STATE_FAILED ? Json(status.detail())
+                                                         : Json(nullptr);
   report["run_dir"] = context.run_dir;
   report["checkpoint_dir"] = status.checkpoint_dir();
   report["checkpoint_step"] = status.checkpoint_step();
@@ -170,6 +172,16 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   if (!status.clusters().empty()) report["clusters"] = Clusters(history);
   report["plan"] = Json(history.PlanLines());
   return report;
+}
+
+absl::Status CheckWritable(const std::string& flag, const std::string& path) {
+  const std::string part = path + ".part";
+  const bool writable = !std::filesystem::is_directory(path) && std::ofstream(part, std::ios::binary).is_open();
+  std::error_code ignored;
+  if (writable) std::filesystem::remove(part, ignored);
+  return writable ? absl::OkStatus()
+                  : absl::InvalidArgumentError(absl::StrCat(
+                        flag, ": cannot write ", path, "; give a file in a folder that is there and may be written"));
 }
 
 absl::Status WriteJsonFile(const std::string& path, const Json& json) {

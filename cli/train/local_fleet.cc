@@ -144,6 +144,14 @@ absl::Status LocalFleet::CheckAlive() {
   return absl::OkStatus();
 }
 
+std::string LocalFleet::StoppedProcess() const {
+  for (const auto& child : children_) {
+    if (child->IsStopped())
+      return absl::StrCat(child->name(), " is stopped (SIGSTOP or SIGTSTP; SIGCONT continues it)");
+  }
+  return "";
+}
+
 void LocalFleet::Stop(absl::Duration grace) {
   if (children_.empty()) return;
   StopChildren(children_, SIGTERM, grace);

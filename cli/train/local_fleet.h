@@ -37,6 +37,9 @@ class LocalFleet {
   const std::string& coordinator_address() const { return coordinator_address_; }
   // Names the first process that has ended, with the end of its log.
   absl::Status CheckAlive();
+  // "w1 is stopped (SIGSTOP)" and the like, of the first such process; empty if there is none. It may be why a run
+  // failed that blames another.
+  std::string StoppedProcess() const;
   // Asks everything to end, waits at most `grace`, then kills.
   void Stop(absl::Duration grace);
 

@@ -12,6 +12,8 @@ constexpr absl::Duration kStopGrace = absl::Seconds(8);  // of 10 s that Ctrl-C 
 // After a worker has died the coordinator says what that means for the run (it needs its heartbeat deadline at most).
 constexpr absl::Duration kFailureGrace = absl::Seconds(5);
 
+constexpr absl::Duration kReapGrace = absl::Seconds(1);
+
 class Follower {
  public:
   Follower(CoordinatorClient* client, const FollowOptions& options, ProgressPrinter* printer, RunHistory* history)
@@ -25,10 +27,7 @@ class Follower {
       ShowFailedCheckpoints();
       printer_->Show(*history_, absl::Now());
       if (history_->ended()) return absl::OkStatus();
-      if (const auto end = watch->End(); end.has_value()) {
-        return absl::Status(end->ok() ? absl::StatusCode::kUnavailable : end->code(),
-                            absl::StrCat("the coordinator stopped reporting: ", end->message()));
-      }
+      if (const auto end = watch->End(); end.has_value()) return ExplainEnd(*end);
       if (const absl::Status status = CheckInterrupt(); !status.ok()) return status;
       if (const absl::Status status = CheckProcesses(); !status.ok()) return status;
     }
@@ -65,6 +64,16 @@ class Follower {
                                                absl::FormatDuration(kStopGrace), ", so nothing new was written"));
     }
     return absl::OkStatus();
+  }
+
+  // The connection closes before the process that closed it can be reaped.
+  absl::Status ExplainEnd(const absl::Status& end) const {
+    const absl::Time deadline = absl::Now() + kReapGrace;
+    while (options_.check_alive && absl::Now() < deadline) {
+      if (const absl::Status death = options_.check_alive(); !death.ok()) return death;
+      absl::SleepFor(kTick);
+    }
+    return absl::UnavailableError(absl::StrCat("the coordinator stopped reporting: ", end.message()));
   }
 
   absl::Status CheckProcesses() {

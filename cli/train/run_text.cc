@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "cli/interrupt.h"
 #include "common/checkpoint/checkpoint_store.h"
 #include "common/status_macros.h"
 #include "model/data/prepare_text.h"
@@ -25,8 +26,14 @@ absl::Status PrepareRunData(RunSpec* spec) {
   PrepareOptions options;
   options.inputs = {text};
   options.output = spec->run_dir() + "/data";
-  ASSIGN_OR_RETURN(const PrepareResult result, PrepareText(options));
-  std::fprintf(stderr, "prepared %llu tokens of %s\n", static_cast<unsigned long long>(result.tokens), text.c_str());
+  options.interrupted = InterruptRequested;
+  const absl::StatusOr<PrepareResult> result = PrepareText(options);
+  if (absl::IsResourceExhausted(result.status())) {
+    return absl::ResourceExhaustedError(absl::StrCat("--data: cannot prepare ", text, ": ", result.status().message(),
+                                                     "; free some space there, or give another --run-dir"));
+  }
+  RETURN_IF_ERROR(result.status());
+  std::fprintf(stderr, "prepared %llu tokens of %s\n", static_cast<unsigned long long>(result->tokens), text.c_str());
   spec->mutable_data()->set_path(options.output);
   return absl::OkStatus();
 }

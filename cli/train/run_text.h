@@ -1,6 +1,7 @@
 // The data of a run before it starts: text becomes token shards.
 //
-// Threading: one thread. Errors: NOT_FOUND, INVALID_ARGUMENT (data), RESOURCE_EXHAUSTED (disk).
+// Threading: one thread. Errors: NOT_FOUND, INVALID_ARGUMENT (data), RESOURCE_EXHAUSTED (disk),
+// CANCELLED (Ctrl-C).
 #pragma once
 
 #include <string>

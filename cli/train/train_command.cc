@@ -10,16 +10,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/coordinator_client.h"
-#include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/run/run_report.h"
 #include "cli/train/local_fleet.h"
 #include "cli/train/run_follower.h"
+#include "cli/train/run_outcome.h"
 #include "cli/train/run_text.h"
-#include "common/checkpoint/checkpoint_store.h"
+#include "common/exit_code.h"
 #include "common/link_profile.h"
 #include "common/status_macros.h"
 
@@ -29,6 +31,7 @@ namespace {
 // What the processes may take to end: workers only close files after a run; 9 s of Ctrl-C's 10 are over by then.
 constexpr absl::Duration kFleetGrace = absl::Seconds(1);
 constexpr absl::Duration kSampleDeadline = absl::Seconds(60);  // a few hundred tokens of a small model take seconds
+constexpr absl::Duration kInterruptTick = absl::Milliseconds(100);  // how late Ctrl-C may be noticed
 constexpr char kSampleTokens[] = "300";
 
 int Complain(const absl::Status& status, int exit_code) {
@@ -60,21 +63,7 @@ FleetOptions FleetOf(const TrainOptions& options, const RunSpec& spec) {
   return fleet;
 }
 
-// The report, on the terminal and in files; a finished run's text sample with it.
-void Report(const TrainOptions& options, const std::string& run_dir, const RunHistory& history) {
-  ReportContext context{run_dir, options.links, {}};
-  if (const auto manifest = ReadManifest(run_dir, history.latest().steps_done()); manifest.ok()) {
-    context.losses.assign(manifest->losses().begin(), manifest->losses().end());
-  }
-  const auto report = MakeRunReport(history, context);
-  // Files first: nobody may be reading the terminal.
-  absl::Status status = WriteJsonFile(run_dir + "/report.json", report);
-  if (!options.report.empty()) status.Update(WriteJsonFile(options.report, report));
-  std::fputs(FormatRunReport(report).c_str(), stdout);
-  std::fflush(stdout);
-  if (!status.ok()) Complain(status, kExitFailed);
-}
-
+// A finished run's generated text. Ctrl-C leaves it out.
 void PrintSample(const std::string& run_dir) {
   ChildOptions generate;
   generate.name = "generate";
@@ -87,10 +76,17 @@ void PrintSample(const std::string& run_dir) {
     Complain(child.status(), kExitFailed);
     return;
   }
-  const auto end = (*child)->WaitFor(kSampleDeadline);
+  const absl::Time deadline = absl::Now() + kSampleDeadline;
+  std::optional<ChildExit> end;
+  while (!end.has_value() && !InterruptRequested() && absl::Now() < deadline) {
+    end = (*child)->WaitFor(kInterruptTick);
+  }
   if (!end.has_value() || !end->ok()) {
-    std::fprintf(stderr, "stagecoach train: no sample of generated text (%s); see %s\n",
-                 end.has_value() ? end->ToString().c_str() : "it takes too long", generate.log_path.c_str());
+    const std::string why = end.has_value()        ? end->ToString()
+                            : InterruptRequested() ? "interrupted"
+                                                   : "it takes too long";
+    std::fprintf(stderr, "stagecoach train: no sample of generated text (%s); see %s\n", why.c_str(),
+                 generate.log_path.c_str());
     return;
   }
   std::ifstream file(generate.output_path);
@@ -105,15 +101,16 @@ int ExitOf(const absl::Status& followed, const std::string& run_dir, const RunHi
     const std::string kept = status.checkpoint_dir().empty()
                                  ? "no checkpoint was made"
                                  : absl::StrCat("the newest checkpoint is ", status.checkpoint_dir());
-    return Complain(absl::Status(followed.code(), absl::StrCat(followed.message(), "; ", kept)), kExitFailed);
+    return Complain(absl::Status(followed.code(), absl::StrCat(followed.message(), "; ", kept)),
+                    absl::IsCancelled(followed) ? kExitInterrupted : kExitFailed);
   }
   if (status.state() == RUN_STATE_FAILED) {
     return Complain(absl::AbortedError(absl::StrCat("the run failed: ", status.detail(),
                                                     "; the logs of all processes are in ", run_dir, "/logs")),
-                    kExitFailed);
+                    status.refused() ? kExitUsage : kExitFailed);
   }
   if (status.state() == RUN_STATE_STOPPED && status.checkpoint_dir().empty()) {
-    return Complain(absl::AbortedError("stopped before a step was done; nothing was saved"), kExitFailed);
+    return Complain(absl::AbortedError("stopped before a step was done; nothing was saved"), kExitInterrupted);
   }
   if (status.state() == RUN_STATE_STOPPED) {
     std::fprintf(stderr, "stopped after step %llu; `stagecoach train --resume --run-dir %s` goes on\n",
@@ -130,7 +127,7 @@ absl::Status LockRunDir(const std::string& run_dir) {
     return absl::InvalidArgumentError(absl::StrCat("--run-dir: cannot write ", path, ": ", strerror(errno)));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
   close(lock);
-  return absl::FailedPreconditionError(
+  return absl::ResourceExhaustedError(
       absl::StrCat("--run-dir: another `stagecoach train` is using ", run_dir, "; wait for it or give another folder"));
 }
 
@@ -138,6 +135,7 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
   std::vector<std::string> notes;
   ASSIGN_OR_RETURN(RunSpec spec, BuildRunSpec(options, &notes));
   for (const std::string& note : notes) std::fprintf(stderr, "stagecoach train: %s\n", note.c_str());
+  if (!options.report.empty()) RETURN_IF_ERROR(CheckWritable("--report", options.report));
   if (options.links != "none") RETURN_IF_ERROR(ParseLinkProfile(options.links).status());
   std::error_code error;
   std::filesystem::create_directories(spec.run_dir(), error);
@@ -154,14 +152,13 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
 int RunTrain(const TrainOptions& options) {
   InstallInterruptHandler();
   const absl::StatusOr<RunSpec> spec = Prepare(options);
-  if (!spec.ok())
-    return Complain(spec.status(), absl::IsNotFound(spec.status()) ? kExitUsage : ExitCodeOf(spec.status()));
+  if (!spec.ok()) return Complain(spec.status(), ExitCodeOf(spec.status()));
   const std::string run_dir = spec->run_dir();
   std::fprintf(stderr, "run directory %s\n", run_dir.c_str());
 
   auto fleet = LocalFleet::Start(FleetOf(options, *spec));
   if (!fleet.ok()) {
-    return Complain(fleet.status(), InterruptRequested() ? kExitInterrupted : ExitCodeOf(fleet.status()));
+    return Complain(fleet.status(), ExitCodeOf(fleet.status()));
   }
   RunHistory history;
   absl::Status followed;
@@ -174,9 +171,14 @@ int RunTrain(const TrainOptions& options) {
     followed = FollowRun(&client, follow, &printer, &history);
     printer.Finish(history);
   }
+  const std::string stopped = (*fleet)->StoppedProcess();
   (*fleet)->Stop(kFleetGrace);
-  if (!history.empty() && history.latest().steps_done() > 0) Report(options, run_dir, history);
+  std::vector<std::string> files = {run_dir + "/report.json"};
+  if (!options.report.empty()) files.push_back(options.report);
+  const absl::Status reported = ReportRun(history, followed, options.links, files);
+  if (!reported.ok()) Complain(reported, kExitFailed);
   const int exit_code = ExitOf(followed, run_dir, history);
+  if (exit_code != kExitOk && !stopped.empty()) Complain(absl::UnavailableError(stopped), exit_code);
   const bool finished = followed.ok() && history.latest().state() == RUN_STATE_FINISHED;
   if (finished && !options.no_sample && options.executor == "torch") PrintSample(run_dir);
   return exit_code;

@@ -213,10 +213,9 @@ RunEffects RunMachine::OnWorkerLost(MonoTime, absl::string_view worker, absl::st
   if (ended() || !IsMember(worker)) return {};
   std::string text = absl::StrCat(StageName(worker), " was lost: ", reason);
   if (phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping) {
-    absl::StrAppend(&text,
-                    committed_ ? absl::StrCat("; the checkpoint of step ", *committed_, " stays, ")
-                               : std::string("; no checkpoint was made, "),
-                    "start the worker again and go on with --resume");
+    absl::StrAppend(&text, committed_ ? absl::StrCat("; the checkpoint of step ", *committed_,
+                                                     " stays, start the worker again and go on with --resume")
+                                      : std::string("; this life of the run made no checkpoint"));
   }
   return Fail(text);
 }

@@ -8,43 +8,22 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "common/durable_file.h"
+#include "common/exit_code.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "coordinator/service/coordinator_server.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int kExitFailed = 1, kExitUsage = 64, kExitUnavailable = 69, kExitInternal = 70, kExitConfiguration = 78;
-
 struct Flags {
   std::string listen = "127.0.0.1:50051", state_dir = "stagecoach-state", port_file;
   bool insecure = false;
 };
 
-bool IsLoopback(const std::string& listen) {
-  const std::string host = listen.substr(0, listen.rfind(':'));
-  return host == "localhost" || host == "[::1]" || absl::string_view(host).substr(0, 4) == "127.";
-}
-
 int Complain(const absl::Status& status, int code) {
   fprintf(stderr, "stagecoach-coordinator: %s\n", std::string(status.message()).c_str());
   return code;
-}
-
-int ExitCodeOf(const absl::Status& status) {
-  if (absl::IsUnavailable(status)) return kExitUnavailable;
-  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) return kExitConfiguration;
-  return absl::IsInternal(status) ? kExitInternal : kExitFailed;
-}
-
-absl::Status WritePort(const std::string& path, int port) {
-  if (path.empty()) return absl::OkStatus();
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  return WriteDurably(SystemFiles(), folder, name, absl::StrCat(port, "\n"));
 }
 
 int Coordinate(const Flags& flags, const sigset_t& signals) {
@@ -63,8 +42,8 @@ int Coordinate(const Flags& flags, const sigset_t& signals) {
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   auto server = CoordinatorServer::Start(options);
-  if (!server.ok()) return Complain(server.status(), ExitCodeOf(server.status()));
-  const absl::Status written = WritePort(flags.port_file, (*server)->port());
+  if (!server.ok()) return Complain(server.status(), ServiceExitCodeOf(server.status()));
+  const absl::Status written = WritePortFile(flags.port_file, (*server)->port());
   if (!written.ok()) return Complain(written, kExitConfiguration);
   Log(LogLevel::kInfo, "coordinator", "started",
       {{"port", std::to_string((*server)->port())}, {"state_dir", flags.state_dir}});
@@ -99,8 +78,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : stagecoach::kExitUsage;
   }
-  if (flags.listen.rfind(':') == std::string::npos) {
-    return stagecoach::Complain(absl::InvalidArgumentError("--listen must be host:port"), stagecoach::kExitUsage);
+  if (const absl::Status listen = stagecoach::CheckHostPort("--listen", flags.listen); !listen.ok()) {
+    return stagecoach::Complain(listen, stagecoach::kExitUsage);
   }
   return stagecoach::Coordinate(flags, signals);
 }

@@ -10,6 +10,15 @@
 #include "google/protobuf/util/json_util.h"
 
 namespace stagecoach {
+namespace {
+
+// What was asked for cannot be done, however often it is tried.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsDataLoss(status);
+}
+
+}  // namespace
 
 RunDriver::RunDriver(SubmitRequest request, RunMachine::Options limits, RunSurroundings surroundings)
     : request_(std::move(request)),
@@ -28,7 +37,10 @@ void RunDriver::Begin() {
 
 void RunDriver::OnInputs(absl::StatusOr<RunInputs> inputs) {
   if (ended()) return;
-  if (!inputs.ok()) return Perform(machine_.OnFatal(around_.loop->Now(), inputs.status().message()));
+  if (!inputs.ok()) {
+    refused_ = IsRefusal(inputs.status());
+    return Perform(machine_.OnFatal(around_.loop->Now(), inputs.status().message()));
+  }
   inputs_ = std::make_unique<RunInputs>(*std::move(inputs));
   limits_.workers_wanted = request_.workers();
   limits_.clusters = std::max(1u, inputs_->spec.averaging().clusters());
@@ -115,7 +127,10 @@ void RunDriver::MakePlan(const std::vector<std::string>&) {
 void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
   const MonoTime now = around_.loop->Now();
   if (machine_.phase() != RunPhase::kPlanning) return;
-  if (!built.ok()) return Perform(machine_.OnPlanFailed(now, built.status().message()));
+  if (!built.ok()) {
+    refused_ = IsRefusal(built.status());
+    return Perform(machine_.OnPlanFailed(now, built.status().message()));
+  }
   built_ = std::make_unique<BuiltPlan>(*std::move(built));
   if (inputs_->checkpoint) {
     checkpoint_step_ = inputs_->checkpoint->step();

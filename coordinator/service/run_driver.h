@@ -117,6 +117,7 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::vector<EvaluationRow> evaluations_;
   uint64_t checkpoint_step_ = 0;
   std::string checkpoint_dir_, weight_hash_;
+  bool refused_ = false;  // by the inputs or the plan
   uint64_t failed_checkpoints_ = 0;
   std::string checkpoint_error_;                    // of the newest one that was given up
   std::optional<uint64_t> failed_checkpoint_step_;  // its folder still takes space

@@ -331,6 +331,7 @@ RunStatus RunDriver::Status(WatchCursor* cursor) const {
   status.set_checkpoint_step(checkpoint_step_);
   status.set_checkpoint_dir(checkpoint_dir_);
   status.set_weight_hash(weight_hash_);
+  status.set_refused(refused_);
   status.set_failed_checkpoints(failed_checkpoints_);
   status.set_checkpoint_error(checkpoint_error_);
   status.set_coordinator_tensor_bytes(tensor_bytes_);

@@ -44,7 +44,7 @@ SavedRunState ParseSavedState(absl::string_view text) {
   if (phase >= static_cast<int>(RunPhase::kFinished)) {
     return {ToProto(static_cast<RunPhase>(phase)), std::string(parts.second)};
   }
-  return {RUN_STATE_FAILED, "the coordinator ended before the run did; go on with --resume"};
+  return {RUN_STATE_FAILED, "the coordinator ended before the run did; its checkpoints stay"};
 }
 
 }  // namespace stagecoach

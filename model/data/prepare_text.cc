@@ -61,13 +61,15 @@ class ShardWriter {
 };
 
 // One text out of many: files are joined in order, each starting on a new line.
-absl::Status EncodeFiles(const std::vector<std::string>& files, Tokenizer& tokenizer, ShardWriter& writer) {
+absl::Status EncodeFiles(const std::vector<std::string>& files, const std::function<bool()>& interrupted,
+                         Tokenizer& tokenizer, ShardWriter& writer) {
   const auto sink = [&](absl::Span<const uint16_t> ids) { return writer.Add(ids); };
   char last = '\n';
   for (const std::string& file : files) {
     if (last != '\n') RETURN_IF_ERROR(tokenizer.Encode("\n", sink));
     last = '\n';
     RETURN_IF_ERROR(ReadTextFile(file, [&](absl::string_view piece) {
+      if (interrupted && interrupted()) return absl::CancelledError("interrupted while preparing the text");
       last = piece.back();
       return tokenizer.Encode(piece, sink);
     }));
@@ -103,7 +105,7 @@ absl::StatusOr<PrepareResult> PrepareText(const PrepareOptions& options) {
   // Without the old index, a folder whose shards are half replaced cannot be taken for a finished one.
   SystemFiles().Remove(absl::StrCat(options.output, "/", kDatasetIndexName));
   ShardWriter writer(options.output, options.shard_tokens, &result.index);
-  RETURN_IF_ERROR(EncodeFiles(found.files, *tokenizer, writer));
+  RETURN_IF_ERROR(EncodeFiles(found.files, options.interrupted, *tokenizer, writer));
   if (result.index.shards.empty()) return absl::InvalidArgumentError("the inputs hold no text");
   for (const auto& shard : result.index.shards) result.tokens += shard.tokens;
   if (!model.empty()) RETURN_IF_ERROR(WriteDurably(SystemFiles(), options.output, kTokenizerModelName, model));

@@ -2,10 +2,12 @@
 // The same inputs give the same bytes; the index is written last, so an interrupted call leaves an unfinished folder
 // that the next call overwrites. Memory is bounded by one shard, whatever the inputs.
 //
-// Threading: one thread. Errors: NOT_FOUND, INVALID_ARGUMENT, DATA_LOSS (inputs), RESOURCE_EXHAUSTED (disk).
+// Threading: one thread. Errors: NOT_FOUND, INVALID_ARGUMENT, DATA_LOSS (inputs), RESOURCE_EXHAUSTED (disk),
+// CANCELLED.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,9 @@ namespace stagecoach {
 struct PrepareOptions {
   std::vector<std::string> inputs;
   std::string output;
-  std::string tokenizer = "bytes";    // or the path of a SentencePiece model
+  std::string tokenizer = "bytes";  // or the path of a SentencePiece model
+  std::function<bool()> interrupted =
+      {};                             // asked between pieces of text; true ends the call with CANCELLED; may be empty
   uint32_t shard_tokens = 32u << 20;  // 64 MiB a shard: held in memory while it fills, fetched as one object
 };
 

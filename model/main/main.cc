@@ -4,8 +4,8 @@
 #include <functional>
 #include <iostream>
 
+#include "common/exit_code.h"
 #include "model/main/commands.h"
-#include "model/main/exit_codes.h"
 
 namespace stagecoach {
 namespace {

@@ -189,7 +189,7 @@ TEST_F(ModelProgramTest, Eval_DamagedCheckpoint_UsesThePreviousOne) {
   EXPECT_EQ(json::parse(result.output)["step"], 2);
   EXPECT_THAT(result.error, HasSubstr("layer-0001.safetensors is damaged"));
   const ProgramResult chosen = Run({"eval", "--run-dir", folder_.File("run"), "--step", "4"});
-  EXPECT_EQ(chosen.exit_code, 78);
+  EXPECT_EQ(chosen.exit_code, 64);
   EXPECT_THAT(chosen.error, HasSubstr("layer-0001.safetensors is damaged"));
 }
 
@@ -224,14 +224,14 @@ TEST_F(ModelProgramTest, ExitCodes_SayWhatWentWrong) {
   EXPECT_EQ(Run({"eval", "--no-such-flag", "--run-dir", "x"}).exit_code, 64);
   EXPECT_EQ(Run({"generate", "--run-dir", "x", "--tokens", "-3"}).exit_code, 64);
   const ProgramResult missing = Run({"eval", "--run-dir", folder_.File("nowhere")});
-  EXPECT_EQ(missing.exit_code, 78);
+  EXPECT_EQ(missing.exit_code, 64);
   EXPECT_THAT(missing.error, HasSubstr("nowhere"));
-  EXPECT_EQ(Run({"generate", "--run-dir", folder_.File("run")}).exit_code, 78) << "no checkpoint yet";
+  EXPECT_EQ(Run({"generate", "--run-dir", folder_.File("run")}).exit_code, 64) << "no checkpoint yet";
   const ProgramResult text = Run({"bigram", "--data", folder_.File("t.txt"), "--sequence-tokens", "16"});
-  EXPECT_EQ(text.exit_code, 78);
+  EXPECT_EQ(text.exit_code, 64);
   EXPECT_THAT(text.error, HasSubstr("stagecoach-model prepare"));
   folder_.Write("broken/record.json", "{");
-  EXPECT_EQ(Run({"oracle", "--run-dir", folder_.File("broken")}).exit_code, 78);
+  EXPECT_EQ(Run({"oracle", "--run-dir", folder_.File("broken")}).exit_code, 64);
 }
 
 }  // namespace

@@ -82,7 +82,10 @@ TEST_F(TrainCommandTest, KilledCoordinator_EndsTheRun) {
   kill(coordinator[0], SIGKILL);
   const ProgramResult result = program->Wait(seconds(20));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(absl::StrContains(result.error, "coordinator")) << result.error;
+  EXPECT_TRUE(absl::StrContains(result.error, "coordinator ended with signal 9")) << result.error;
+  const nlohmann::json report = Report("run");
+  EXPECT_EQ(report["state"], "interrupted");
+  EXPECT_TRUE(absl::StrContains(report["error"].get<std::string>(), "coordinator ended")) << report["error"];
   EXPECT_TRUE(testing::WaitForNoProcessWith(folder_.path(), seconds(2)));
 }
 

@@ -92,9 +92,22 @@ TEST_F(TrainFaultsTest, WorkerFrozen_StopsTheRunWithItsName) {
   const auto program = run.Start(3);
   ASSERT_TRUE(program->WaitForOutput("step ", seconds(60)));
   kill(WorkerPid(run, "w1"), SIGSTOP);
-  const ProgramResult result = program->Wait(seconds(25));  // at most 15 s to notice, then the end of the others
+  const ProgramResult result = program->Wait(seconds(15));
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE((result.output + result.error).find("w1"), std::string::npos) << result.output << result.error;
+  ExpectNothingLeft(run, seconds(5));
+}
+
+TEST_F(TrainFaultsTest, EmulatorFrozen_EndsTheRunAndIsNamed) {
+  TrainRun run(folder_, "run", AnEndlessSpec());
+  const auto program = run.Start(3, {"--links", "80mbit/50ms"});
+  ASSERT_TRUE(program->WaitForOutput("step ", seconds(60)));
+  const std::vector<pid_t> emulator = ProcessesWith("--port-file " + run.dir() + "/ports/linkem");
+  ASSERT_EQ(emulator.size(), 1u);
+  kill(emulator[0], SIGSTOP);
+  const ProgramResult result = program->Wait(seconds(20));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.error.find("linkem is stopped"), std::string::npos) << result.error;
   ExpectNothingLeft(run, seconds(5));
 }
 

@@ -109,6 +109,11 @@ TEST(CommandLineTest, UsageErrors_SayWhatIsWrongAndExit64) {
       "good.yaml",
       absl::StrCat("seed: 3\nrun_dir: ", folder.path(), "\nmodel: {width: 64, layers: 2, heads: 4}\n",
                    "data: {path: ", folder.path(), "}\nschedule: {steps: 10, sequences: 1, sequence_tokens: 16}\n"));
+  const std::string two_documents = folder.Write("two.yaml", "seed: 3\n---\nseed: 4\n");
+  const std::string text_data =
+      folder.Write("text.yaml", absl::StrCat("run_dir: ", folder.path(), "\nmodel: {width: 64, layers: 2, heads: 4}\n",
+                                             "data: {path: ", spec,
+                                             "}\nschedule: {steps: 10, sequences: 1, sequence_tokens: 16}\n"));
   struct Case {
     std::vector<std::string> arguments;
     std::string message;
@@ -123,6 +128,13 @@ TEST(CommandLineTest, UsageErrors_SayWhatIsWrongAndExit64) {
       {{"train", "--config", spec, "--workers", "0"}, "--workers: allowed 1..256"},
       {{"train", "--resume"}, "--run-dir"},
       {{"train", "--like", folder.File("nothing")}, "there is no run in"},
+      {{"train", "--config", good, "--run-dir", ""}, "--run-dir: must not be empty"},
+      {{"train", "--config", good, "--stop-after", "-1"}, "--stop-after"},
+      {{"train", "--config", good, "--run-dir", folder.File("new"), "--report", folder.File("none/report.json")},
+       "--report: cannot write"},
+      {{"train", "--config", two_documents}, "two.yaml:3: a second document"},
+      {{"submit", good, "--coordinator", "127.0.0.1:99999"}, "not host:port with a port of 0..65535: 127.0.0.1:99999"},
+      {{"submit", text_data, "--coordinator", "127.0.0.1:1"}, "is text; `stagecoach-model prepare "},
       {{"train", "--resume", "--run-dir", folder.path(), "--seed", "2"}, "seed: 2 contradicts the record"},
       {{"train", "--like", folder.path(), "--run-dir", folder.File("new"), "--wire", "fp32"},
        "wire.format: fp32 contradicts the record of the earlier run, which has int8; leave it out"},

@@ -8,10 +8,10 @@
 #include "common/checkpoint/checkpoint_store.h"
 #include "model/record_reader.h"
 #include "tests/support/fake_reference.h"
+#include "tests/support/in_process_link.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/scripted_fleet.h"
 #include "worker/link/grpc_link.h"
-#include "worker/link/in_process_link.h"
 
 namespace stagecoach {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/event_loop.h"
+#include "tests/support/in_process_link.h"
 #include "worker/link/grpc_link.h"
-#include "worker/link/in_process_link.h"
 #include "worker/link/peer_link.h"
 
 namespace stagecoach {

@@ -75,14 +75,13 @@ GrpcClientStream::GrpcClientStream(std::shared_ptr<GrpcClientSet> set, uint64_t 
       id_(id),
       target_(std::move(target)),
       connect_deadline_(set_->loop->Now() + target_.connect),
-      channel_(MakeChannel(target_.dial, ChannelKind::kData)),
+      channel_(MakeChannel(target_.address, ChannelKind::kData)),
       stub_(std::make_unique<grpc::GenericStub>(channel_)),
       callbacks_(std::move(callbacks)),
       next_sequence_(target_.first_sequence) {}
 
 std::string GrpcClientStream::PeerName() const {
-  return absl::StrCat(DescribeStream(target_.identity), " to ", target_.address,
-                      target_.dial == target_.address ? "" : absl::StrCat(" (dialled at ", target_.dial, ")"));
+  return absl::StrCat(DescribeStream(target_.identity), " to ", target_.address);
 }
 
 void GrpcClientStream::StartAttempt() {

@@ -41,7 +41,7 @@ struct GrpcClientSet {
 class GrpcClientStream final : public GrpcFrameCallEvents, public std::enable_shared_from_this<GrpcClientStream> {
  public:
   struct Target {
-    std::string dial, address;
+    std::string address;
     StreamIdentity identity;
     uint64_t first_sequence = 0;
     Duration connect{};

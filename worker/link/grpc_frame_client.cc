@@ -42,16 +42,16 @@ GrpcFrameClients::GrpcFrameClients(EventLoop* loop, double silence_seconds) : se
 
 GrpcFrameClients::~GrpcFrameClients() = default;
 
-std::unique_ptr<FrameSender> GrpcFrameClients::Open(const std::string& dial, const std::string& address,
-                                                    const StreamIdentity& identity, uint64_t first_sequence,
-                                                    double connect_seconds, SenderCallbacks callbacks) {
+std::unique_ptr<FrameSender> GrpcFrameClients::Open(const std::string& address, const StreamIdentity& identity,
+                                                    uint64_t first_sequence, double connect_seconds,
+                                                    SenderCallbacks callbacks) {
   const auto connect = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(connect_seconds));
   std::shared_ptr<GrpcClientStream> stream;
   {
     std::lock_guard<std::mutex> lock(set_->mutex);
     const uint64_t id = set_->next_id++;
     stream = std::make_shared<GrpcClientStream>(
-        set_, id, GrpcClientStream::Target{dial, address, identity, first_sequence, connect}, std::move(callbacks));
+        set_, id, GrpcClientStream::Target{address, identity, first_sequence, connect}, std::move(callbacks));
     set_->streams[id] = stream;
   }
   stream->StartAttempt();

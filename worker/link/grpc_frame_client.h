@@ -21,9 +21,8 @@ class GrpcFrameClients {
   GrpcFrameClients(EventLoop* loop, double silence_seconds);
   ~GrpcFrameClients();
 
-  // dial: what is dialled really; address: what the plan says, for messages.
-  std::unique_ptr<FrameSender> Open(const std::string& dial, const std::string& address, const StreamIdentity& identity,
-                                    uint64_t first_sequence, double connect_seconds, SenderCallbacks callbacks);
+  std::unique_ptr<FrameSender> Open(const std::string& address, const StreamIdentity& identity, uint64_t first_sequence,
+                                    double connect_seconds, SenderCallbacks callbacks);
   void Tick();  // every 250 ms
   void Shutdown();
 

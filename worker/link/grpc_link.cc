@@ -24,7 +24,6 @@ Duration Seconds(double seconds) {
 struct GrpcLinkFactory::Parts {
   EventLoop* loop = nullptr;
   std::mutex mutex;
-  std::map<std::string, std::string> dial;
   bool down = false;
   std::shared_ptr<PollerTick> poller_tick;
   std::unique_ptr<GrpcFrameClients> clients;
@@ -53,7 +52,6 @@ GrpcLinkFactory::~GrpcLinkFactory() { Shutdown(); }
 absl::StatusOr<std::unique_ptr<GrpcLinkFactory>> GrpcLinkFactory::Create(GrpcLinkOptions options) {
   auto parts = std::make_shared<Parts>();
   parts->loop = options.loop;
-  parts->dial = std::move(options.dial);
   parts->poller_tick = PollerTick::Shared();
   GrpcFrameServerOptions server;
   server.loop = options.loop;
@@ -72,8 +70,7 @@ absl::StatusOr<std::unique_ptr<GrpcLinkFactory>> GrpcLinkFactory::Create(GrpcLin
 std::unique_ptr<FrameSender> GrpcLinkFactory::OpenSender(const std::string& address, const StreamIdentity& identity,
                                                          uint64_t first_sequence, double connect_seconds,
                                                          SenderCallbacks callbacks) {
-  return parts_->clients->Open(DialAddress(address), address, identity, first_sequence, connect_seconds,
-                               std::move(callbacks));
+  return parts_->clients->Open(address, identity, first_sequence, connect_seconds, std::move(callbacks));
 }
 
 std::unique_ptr<FrameReceiver> GrpcLinkFactory::OpenReceiver(const StreamIdentity& identity, uint64_t first_sequence,
@@ -82,17 +79,6 @@ std::unique_ptr<FrameReceiver> GrpcLinkFactory::OpenReceiver(const StreamIdentit
 }
 
 int GrpcLinkFactory::listen_port() const { return parts_->server->port(); }
-
-void GrpcLinkFactory::SetDialMap(std::map<std::string, std::string> dial) {
-  std::lock_guard<std::mutex> lock(parts_->mutex);
-  parts_->dial = std::move(dial);
-}
-
-std::string GrpcLinkFactory::DialAddress(const std::string& address) const {
-  std::lock_guard<std::mutex> lock(parts_->mutex);
-  const auto found = parts_->dial.find(address);
-  return found == parts_->dial.end() ? address : found->second;
-}
 
 std::map<std::string, uint64_t> GrpcLinkFactory::rejections() const { return parts_->server->rejects().AsMap(); }
 

@@ -9,7 +9,7 @@
 //
 // Threading: Create, Shutdown and the destructor on a thread that is neither the loop nor gRPC's; Shutdown waits, and
 // the loop must still run then. OpenSender, OpenReceiver and everything they return: on the loop. listen_port,
-// rejections, SetDialMap: any thread. Errors: on_closed carries UNAVAILABLE when the peer or the connection is gone or
+// rejections: any thread. Errors: on_closed carries UNAVAILABLE when the peer or the connection is gone or
 // silent for silence_seconds, INVALID_ARGUMENT, DATA_LOSS, FAILED_PRECONDITION, ABORTED and RESOURCE_EXHAUSTED when one
 // side refused the other. Ownership: the loop and the pool outlive the factory. Senders and receivers may be destroyed
 // before or after Shutdown.
@@ -30,13 +30,12 @@ namespace stagecoach {
 
 struct GrpcLinkOptions {
   EventLoop* loop = nullptr;
-  std::shared_ptr<HostBufferPool> pool;     // payloads of received frames; its cap bounds what peers can make us hold
-  std::string listen = "127.0.0.1:0";       // host:port; port 0 = any free one
-  uint64_t incarnation = 0;                 // ours; 0 = do not compare before a receiver is known
-  std::map<std::string, std::string> dial;  // address -> address to dial instead (the link emulator's ports)
-  size_t quota_bytes = size_t{256} << 20;   // what all connections together may make gRPC hold, beside the pool
-  double silence_seconds = 10.0;            // a stream without any sign of life for so long is UNAVAILABLE
-  double hello_wait_seconds = 30.0;         // how long a sender may be early
+  std::shared_ptr<HostBufferPool> pool;    // payloads of received frames; its cap bounds what peers can make us hold
+  std::string listen = "127.0.0.1:0";      // host:port; port 0 = any free one
+  uint64_t incarnation = 0;                // ours; 0 = do not compare before a receiver is known
+  size_t quota_bytes = size_t{256} << 20;  // what all connections together may make gRPC hold, beside the pool
+  double silence_seconds = 10.0;           // a stream without any sign of life for so long is UNAVAILABLE
+  double hello_wait_seconds = 30.0;        // how long a sender may be early
 };
 
 class GrpcLinkFactory final : public LinkFactory {
@@ -52,8 +51,6 @@ class GrpcLinkFactory final : public LinkFactory {
                                               const ReceiveLimits& limits, ReceiverCallbacks callbacks) override;
 
   int listen_port() const;
-  void SetDialMap(std::map<std::string, std::string> dial);  // for streams opened from now on
-  std::string DialAddress(const std::string& address) const;
   // What was refused or dropped, by reason (worker/tensor/reject_reason.h), since the start.
   std::map<std::string, uint64_t> rejections() const;
   // Ends every stream; no callback runs afterwards. Idempotent.

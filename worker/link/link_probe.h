@@ -20,7 +20,6 @@ struct LinkProbeOptions {
   double rate_seconds = 1.5;      // most time spent on large messages
 };
 
-// `address`: what to dial really (GrpcLinkFactory::DialAddress applies the dial map).
 absl::StatusOr<LinkProbeResult> ProbeLink(const std::string& address, const LinkProbeOptions& options = {});
 
 }  // namespace stagecoach

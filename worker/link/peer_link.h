@@ -1,7 +1,7 @@
 // The ordered stream of frames of one direction of one boundary, as its two ends see it.
 //
 // The sender never blocks: the window (worker/domain) bounds what can be queued. Implementations: grpc_link (real),
-// in_process_link (tests), the simulator's network. One conformance suite runs over all.
+// tests/support/in_process_link, the simulator's network. One conformance suite runs over all.
 //
 // Threading: methods are called on the worker loop; callbacks arrive on the worker loop (implementations Post).
 // Errors: see each callback. A stream that failed stays failed; the owner decides what to do.

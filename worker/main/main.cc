@@ -1,7 +1,6 @@
 // stagecoach-worker: joins a coordinator and executes the stages that it is given.
 //
-// Exit codes: 0 asked to end, 64 wrong command line, 69 coordinator not reachable, 70 internal, 78 refused or not
-// usable.
+// Exit statuses: common/exit_code.h.
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,10 +12,11 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/durable_file.h"
+#include "common/exit_code.h"
 #include "common/grpc/channel_settings.h"
 #include "common/grpc/poller_tick.h"
 #include "common/host_memory.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "worker/control/grpc_control_stream.h"
 #include "worker/link/grpc_link.h"
@@ -28,28 +28,9 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kExitUsage = 64, kExitUnavailable = 69, kExitInternal = 70, kExitConfiguration = 78;
-
 int Complain(const absl::Status& status, int code) {
   fprintf(stderr, "stagecoach-worker: %s\n", std::string(status.message()).c_str());
   return code;
-}
-
-int ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitConfiguration;
-    case absl::StatusCode::kInternal:
-      return kExitInternal;
-    default:
-      return kExitUnavailable;
-  }
 }
 
 // Host memory for tensors on their way. A quarter of what the stage may use: windows of 32 frames in four streams fit
@@ -61,14 +42,6 @@ absl::StatusOr<ComputeBackend> MakeBackend(const WorkerFlags& flags) {
     return FakeBackend(FakeCosts{flags.fake_forward_ms / 1e3, flags.fake_backward_ms / 1e3, 0});
   }
   return TorchBackend(flags.device, flags.threads);
-}
-
-absl::Status WritePort(const std::string& path, int port) {
-  if (path.empty()) return absl::OkStatus();
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  return WriteDurably(SystemFiles(), folder, name, absl::StrCat(port, "\n"));
 }
 
 absl::StatusOr<LinkMeasurement> Probe(const std::string& address) {
@@ -104,7 +77,7 @@ int Work(const WorkerFlags& flags, const sigset_t& signals) {
   absl::StatusOr<std::unique_ptr<GrpcLinkFactory>> links = GrpcLinkFactory::Create(link_options);
   if (!links.ok()) return Complain(links.status(), kExitUnavailable);
   const int port = (*links)->listen_port();
-  const absl::Status written = WritePort(flags.port_file, port);
+  const absl::Status written = WritePortFile(flags.port_file, port);
   if (!written.ok()) return Complain(written, kExitConfiguration);
 
   GrpcControlConnector connector(MakeChannel(flags.coordinator, ChannelKind::kControl), node.loop());
@@ -125,7 +98,7 @@ int Work(const WorkerFlags& flags, const sigset_t& signals) {
   const absl::Status result = node.Run(std::move(options));
   running = nullptr;
   (*links)->Shutdown();
-  if (!result.ok()) return Complain(result, ExitCodeOf(result));
+  if (!result.ok()) return Complain(result, ServiceExitCodeOf(result));
   return 0;
 }
 

@@ -7,28 +7,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
+#include "common/host_port.h"
 #include "common/status_macros.h"
 
 namespace stagecoach {
 namespace {
-
-bool IsHostPort(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) return false;
-  int port = 0;
-  for (size_t i = colon + 1; i < text.size(); ++i) {
-    if (text[i] < '0' || text[i] > '9') return false;
-    port = port * 10 + (text[i] - '0');
-    if (port > 65535) return false;
-  }
-  return true;
-}
-
-bool IsLoopback(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.");
-}
 
 bool IsWorkerName(const std::string& name) {
   if (name.empty() || name.size() > 63 || name.front() == '-' || name.back() == '-') return false;
@@ -38,14 +21,10 @@ bool IsWorkerName(const std::string& name) {
   return true;
 }
 
-absl::Status NotHostPort(absl::string_view flag, const std::string& value) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": not host:port with a port of 0..65535: ", value));
-}
-
 absl::Status Check(const WorkerFlags& flags) {
-  if (!IsHostPort(flags.coordinator)) return NotHostPort("--coordinator", flags.coordinator);
-  if (!IsHostPort(flags.listen)) return NotHostPort("--listen", flags.listen);
-  if (!flags.advertise.empty() && !IsHostPort(flags.advertise)) return NotHostPort("--advertise", flags.advertise);
+  RETURN_IF_ERROR(CheckHostPort("--coordinator", flags.coordinator));
+  RETURN_IF_ERROR(CheckHostPort("--listen", flags.listen));
+  if (!flags.advertise.empty()) RETURN_IF_ERROR(CheckHostPort("--advertise", flags.advertise));
   if (!flags.name.empty() && !IsWorkerName(flags.name)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--name: lower-case letters, digits and inner dashes, at most 63 characters: ", flags.name));

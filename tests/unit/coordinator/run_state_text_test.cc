@@ -17,7 +17,7 @@ TEST(RunStateTextTest, EndedRuns_ComeBackAsTheyWere) {
 TEST(RunStateTextTest, RunThatHadNotEnded_FailedWithItsCoordinator) {
   const SavedRunState running = ParseSavedState(FormatSavedState(RunPhase::kRunning, ""));
   EXPECT_EQ(running.state, RUN_STATE_FAILED);
-  EXPECT_NE(running.detail.find("--resume"), std::string::npos);
+  EXPECT_NE(running.detail.find("checkpoints stay"), std::string::npos);
 }
 
 TEST(RunStateTextTest, AnythingElse_IsShownAsItIs) {

@@ -1,4 +1,4 @@
-#include "worker/link/in_process_link.h"
+#include "tests/support/in_process_link.h"
 
 #include <atomic>
 #include <deque>
