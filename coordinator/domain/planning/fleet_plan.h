@@ -21,13 +21,23 @@ struct PlannedCluster {
   double microbatch_seconds = 0;     // T_c
   double loop_seconds = 0;           // L_c
   uint32_t window = 1;               // N
+  uint32_t j = 0;                    // J; of the run, chosen by its slowest cluster
+  double phi = 0;                    // J / M: mean staleness in steps
   double goodput = 0;                // g_c: microbatches a second
   std::string bottleneck;            // "uplink of w7", "compute of w3", "link w3 -> w7", "loop latency"
 };
 
+// An unused worker that keeps a copy of a stage of the least reliable members.
+struct PlannedStandby {
+  uint32_t worker = 0;
+  uint32_t protects = 0;
+  double goodput = 0;  // microbatches a second that are expected to be saved
+};
+
 struct FleetPlan {
   std::vector<PlannedCluster> clusters;  // by first worker's index
-  std::vector<uint32_t> unused;          // workers, ascending
+  std::vector<uint32_t> unused;          // workers, ascending; standbys are among them
+  std::vector<PlannedStandby> standbys;  // by the worker that stands by
   double goodput = 0;                    // sum of g_c
   double bound = 0;                      // no plan does more microbatches a second
   bool exact = false;                    // proven best under the cost model
