@@ -25,9 +25,11 @@ stagecoach_test(integration_coordinator_client
                 DEPS sc_cli sc_coordinator_service LABELS integration)
 
 if(WITH_TORCH)
-  stagecoach_test(e2e_train_command
-                  SOURCES ${CMAKE_SOURCE_DIR}/tests/e2e/train_command_test.cc
-                  DEPS process_harness nlohmann_json::nlohmann_json LABELS e2e TIMEOUT 300
-                  PROGRAMS stagecoach stagecoach-coordinator stagecoach-worker stagecoach-model)
-  set_tests_properties(e2e_train_command PROPERTIES RUN_SERIAL ON)
+  foreach(name train_command readme)
+    stagecoach_test(e2e_${name}
+                    SOURCES ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.cc
+                    DEPS process_harness nlohmann_json::nlohmann_json LABELS e2e TIMEOUT 300
+                    PROGRAMS stagecoach stagecoach-coordinator stagecoach-worker stagecoach-model)
+    set_tests_properties(e2e_${name} PROPERTIES RUN_SERIAL ON)
+  endforeach()
 endif()
