@@ -10,6 +10,8 @@
 
 #include "common/clip_rule.h"
 #include "common/sha256.h"
+#include "model/oracle_rounds.h"
+#include "model/packed_parameters.h"
 #include "model/stage_model.h"
 #include "model/stage_optimizer.h"
 #include "model/tensor_hash.h"
@@ -71,19 +73,44 @@ class Oracle {
     for (uint32_t i = 0; i < config.num_stages(); ++i) stages_.push_back(std::make_unique<Stage>(config, i));
   }
 
-  OracleResult Run() {
-    const uint64_t steps = options_.stop_after == 0 ? config_.total_steps : options_.stop_after;
-    const ItemOrder order = config_.Order();
-    for (uint64_t step = 0; step < steps; ++step) {
-      double loss = 0;
-      for (auto& stage : stages_) stage->BeginStep();
-      for (uint32_t j = 0; j < config_.microbatches; ++j) loss += TrainMicrobatch(step * config_.microbatches + j);
-      result_.losses.push_back(loss / config_.microbatches);
-      Update(step);
-      if (order.EvaluationDue(step + 1)) Evaluate(step + 1);
-    }
-    Finish(steps);
+  // Makes W^(step+1).
+  void Train(uint64_t step) {
+    double loss = 0;
+    for (auto& stage : stages_) stage->BeginStep();
+    for (uint32_t j = 0; j < config_.microbatches; ++j) loss += TrainMicrobatch(step * config_.microbatches + j);
+    result_.losses.push_back(loss / config_.microbatches);
+    Update(step);
+  }
+
+  void EvaluateIfDue(uint64_t steps_done) {
+    if (config_.Order().EvaluationDue(steps_done)) Evaluate(steps_done);
+  }
+
+  OracleResult Finish(uint64_t steps) {
+    Describe(steps);
     return std::move(result_);
+  }
+
+  // The newest weights of all stages, as clusters average them.
+  std::vector<float> Packed() const {
+    std::vector<float> packed;
+    for (const auto& stage : stages_) PackParameters(stage->model.parameters(), stage->Newest(), &packed);
+    return packed;
+  }
+
+  void SetPacked(absl::Span<const float> packed) {
+    for (const auto& stage : stages_) {
+      packed.remove_prefix(UnpackParameters(stage->model.parameters(), packed, stage->Newest()));
+    }
+  }
+
+  std::vector<uint64_t> UnitSizes() const {
+    std::vector<uint64_t> sizes;
+    for (const auto& stage : stages_) {
+      const std::vector<uint64_t> own = UnitParameters(stage->model.parameters());
+      sizes.insert(sizes.end(), own.begin(), own.end());
+    }
+    return sizes;
   }
 
  private:
@@ -233,7 +260,7 @@ class Oracle {
     return std::string(static_cast<const char*>(host.const_data_ptr()), host.nbytes());
   }
 
-  void Finish(uint64_t steps) {
+  void Describe(uint64_t steps) {
     std::string hashes;
     for (const auto& stage : stages_) {
       const std::vector<ParameterInfo>& parameters = stage->model.parameters();
@@ -263,17 +290,85 @@ class Oracle {
   OracleResult result_;
 };
 
+// The clusters' steps beside each other, and what their rounds do to the weights.
+class ClusterOracle {
+ public:
+  ClusterOracle(const std::vector<RunConfig>& configs, const OracleBatches& batches, const OracleOptions& options)
+      : config_(configs[0]), end_(options.stop_after == 0 ? config_.total_steps : options.stop_after) {
+    for (const RunConfig& config : configs) clusters_.push_back(std::make_unique<Oracle>(config, batches, options));
+    if (config_.averaging.rounds.enabled()) rounds_.emplace(configs, clusters_[0]->Packed(), clusters_[0]->UnitSizes());
+  }
+
+  std::vector<OracleResult> Run() {
+    for (uint64_t version = 1; version <= end_; ++version) {
+      for (auto& cluster : clusters_) cluster->Train(version - 1);
+      if (rounds_) Round(version);
+      for (auto& cluster : clusters_) cluster->EvaluateIfDue(version);
+    }
+    if (rounds_ && end_ < config_.total_steps) EndEarly();
+    std::vector<OracleResult> results;
+    for (auto& cluster : clusters_) results.push_back(cluster->Finish(end_));
+    return results;
+  }
+
+ private:
+  struct Open {
+    uint64_t version = 0;
+    std::vector<std::vector<float>> pinned;  // of each cluster
+    std::vector<float> theta;
+  };
+
+  // `version` has just been made everywhere.
+  void Round(uint64_t version) {
+    const RoundSchedule& schedule = config_.averaging.rounds;
+    if (open_ && schedule.EntersAt(open_->version, config_.total_steps) == version) Enter(/*replace=*/false);
+    const bool last = version == config_.total_steps;
+    if (!last && !schedule.IsRound(version)) return;
+    Begin(version);
+    if (last || schedule.delay_steps == 0) Enter(/*replace=*/true);
+  }
+
+  // A life that ends before the run does: what is open enters the last version, then all average once more.
+  void EndEarly() {
+    if (open_) Enter(/*replace=*/open_->version == end_);
+    if (last_round_ == end_) return;
+    Begin(end_);
+    Enter(/*replace=*/true);
+  }
+
+  void Begin(uint64_t version) {
+    open_.emplace();
+    open_->version = last_round_ = version;
+    for (auto& cluster : clusters_) open_->pinned.push_back(cluster->Packed());
+    open_->theta = rounds_->Average(open_->pinned);
+  }
+
+  void Enter(bool replace) {
+    for (size_t c = 0; c < clusters_.size(); ++c) {
+      std::vector<float> weights = clusters_[c]->Packed();
+      OracleRounds::Enter(open_->theta, open_->pinned[c], replace, &weights);
+      clusters_[c]->SetPacked(weights);
+    }
+    open_.reset();
+  }
+
+  const RunConfig& config_;
+  const uint64_t end_;
+  std::vector<std::unique_ptr<Oracle>> clusters_;
+  std::optional<OracleRounds> rounds_;
+  std::optional<Open> open_;
+  uint64_t last_round_ = 0;
+};
+
 }  // namespace
 
 OracleResult RunOracle(const RunConfig& config, const OracleBatches& batches, const OracleOptions& options) {
-  return Oracle(config, batches, options).Run();
+  return RunClusterOracle({config}, batches, options)[0];
 }
 
 std::vector<OracleResult> RunClusterOracle(const std::vector<RunConfig>& configs, const OracleBatches& batches,
                                            const OracleOptions& options) {
-  std::vector<OracleResult> results;
-  for (const RunConfig& config : configs) results.push_back(RunOracle(config, batches, options));
-  return results;
+  return ClusterOracle(configs, batches, options).Run();
 }
 
 }  // namespace stagecoach

@@ -53,7 +53,7 @@ struct OracleResult {
 
 OracleResult RunOracle(const RunConfig& config, const OracleBatches& batches, const OracleOptions& options = {});
 
-// All clusters of a run: one configuration and one result for each, in order.
+// All clusters of a run, with the rounds in which they average: one configuration and one result for each, in order.
 std::vector<OracleResult> RunClusterOracle(const std::vector<RunConfig>& configs, const OracleBatches& batches,
                                            const OracleOptions& options = {});
 

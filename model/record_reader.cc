@@ -14,7 +14,6 @@ namespace stagecoach {
 namespace {
 
 constexpr double kNoLimit = 1e30;
-constexpr uint32_t kMaxClusters = 64;  // of the run spec
 
 absl::Status BadField(absl::string_view field, absl::string_view problem) {
   return absl::InvalidArgumentError(
@@ -237,6 +236,43 @@ absl::Status ReadCuts(const Row& row, RunConfig* config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadAveraging(const RunRecord& record, RunConfig* config) {
+  const AveragingSpec& spec = record.spec().averaging();
+  for (const ClusterRecord& row : record.clusters()) {
+    StageCuts& cuts = config->cluster_cuts.emplace_back();
+    cuts.push_back(0);
+    cuts.insert(cuts.end(), row.cuts().begin(), row.cuts().end());
+    cuts.push_back(config->model.num_units());
+    if (row.steps_per_round() != record.clusters(0).steps_per_round()) {
+      return BadField("clusters.steps_per_round", "must be the same in all clusters that average");
+    }
+  }
+  AveragingConfig& averaging = config->averaging;
+  averaging.rounds = {record.clusters(0).steps_per_round(), spec.delay_steps()};
+  if (averaging.rounds.delay_steps >= averaging.rounds.every_steps) {
+    return BadField("spec.averaging.delay_steps", "must be below every_steps");
+  }
+  ASSIGN_OR_RETURN(averaging.codec,
+                   (Translate<AveragingWireCode, AveragingCodec>("spec.averaging.wire", spec.wire(),
+                                                                 {{AVERAGING_WIRE_FP32, AveragingCodec::kFp32},
+                                                                  {AVERAGING_WIRE_BF16, AveragingCodec::kBf16},
+                                                                  {AVERAGING_WIRE_INT8, AveragingCodec::kInt8},
+                                                                  {AVERAGING_WIRE_INT4, AveragingCodec::kInt4}})));
+  // 15 levels alone lose too much of a difference; what they lose is added to the next one.
+  averaging.error_feedback = averaging.codec == AveragingCodec::kInt4;
+  ASSIGN_OR_RETURN(averaging.outer.kind,
+                   (Translate<OuterCode, OuterOptimizer::Kind>("spec.averaging.outer", spec.outer(),
+                                                               {{OUTER_PLAIN, OuterOptimizer::Kind::kPlainMean},
+                                                                {OUTER_SGD, OuterOptimizer::Kind::kSgd},
+                                                                {OUTER_NESTEROV, OuterOptimizer::Kind::kNesterov}})));
+  RETURN_IF_ERROR(CheckReals({{"spec.averaging.outer_learning_rate", spec.outer_learning_rate(), 0, false, kNoLimit},
+                              {"spec.averaging.outer_momentum", spec.outer_momentum(), 0, true, 1}}));
+  averaging.outer.eta = spec.outer_learning_rate();
+  averaging.outer.mu = spec.outer_momentum();
+  const auto shards = RefineCuts(config->cluster_cuts);
+  return shards.ok() ? absl::OkStatus() : BadField("clusters.cuts", shards.status().message());
+}
+
 absl::Status ReadClusters(const RunRecord& record, uint32_t cluster, RunConfig* config) {
   if (record.clusters().empty()) {
     if (cluster > 0) return BadField("clusters", absl::StrCat("has no row ", cluster));
@@ -256,6 +292,8 @@ absl::Status ReadClusters(const RunRecord& record, uint32_t cluster, RunConfig* 
   config->cluster = cluster;
   config->num_clusters = count;
   config->cluster_steps = ClusterSteps(std::move(steps_per_round), cluster);
+  // An earlier version wrote records without a wire, of clusters that did not average.
+  if (record.spec().averaging().wire() != AVERAGING_WIRE_UNSPECIFIED) RETURN_IF_ERROR(ReadAveraging(record, config));
   return ReadCuts(record.clusters(static_cast<int>(cluster)), config);
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/averaging/averaging_config.h"
+#include "common/averaging/shard_map.h"
 #include "common/cluster_rules.h"
 #include "common/codec/number_codec.h"
 #include "common/schedule_rules.h"
@@ -79,6 +81,8 @@ struct RunConfig {
   // Of one of several clusters: cuts and codecs above are its own.
   uint32_t cluster = 0, num_clusters = 1;
   ClusterSteps cluster_steps;
+  AveragingConfig averaging;            // with the other clusters; not enabled: they only train beside each other
+  std::vector<StageCuts> cluster_cuts;  // of every cluster, the ends of the model included
 
   // What data, dropout and stochastic rounding of microbatch n are functions of.
   uint64_t GlobalMicrobatch(uint64_t n) const { return cluster_steps.GlobalMicrobatch(n, microbatches); }

@@ -9,7 +9,7 @@ stagecoach_test(unit_fake_executor
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/worker/compute/fake_stage_executor_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/support/local_pipeline.cc
                         ${CMAKE_SOURCE_DIR}/worker/main/stage_compute.cc
-                DEPS sc_worker_compute sc_worker_domain sc_fake_reference LABELS unit)
+                DEPS sc_worker_compute sc_worker_domain sc_averaging sc_fake_reference LABELS unit)
 
 if(WITH_TORCH)
   # Whole pipelines in one process without links, against the single-process reference.
@@ -19,5 +19,5 @@ if(WITH_TORCH)
                           ${CMAKE_SOURCE_DIR}/tests/unit/worker/compute/torch_probe_test.cc
                           ${CMAKE_SOURCE_DIR}/tests/support/local_pipeline.cc
                           ${CMAKE_SOURCE_DIR}/worker/main/stage_compute.cc
-                  DEPS sc_worker_torch sc_worker_domain LABELS integration torch TIMEOUT 600)
+                  DEPS sc_worker_torch sc_worker_domain sc_averaging LABELS integration torch TIMEOUT 600)
 endif()

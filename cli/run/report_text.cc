@@ -66,6 +66,19 @@ void AppendClusters(const Json& report, std::string* text) {
   }
 }
 
+void AppendAveraging(const Json& report, std::string* text) {
+  if (!report.contains("averaging")) return;
+  const Json& averaging = report["averaging"];
+  absl::StrAppendFormat(
+      text,
+      "  averaging        %d rounds, every %d steps, entering %d later; %s, %s; %.1f B/token; a round "
+      "%.2f s, after %.2f s for the last cluster\n",
+      averaging["rounds"].get<uint64_t>(), averaging["every_steps"].get<uint64_t>(),
+      averaging["delay_steps"].get<uint64_t>(), averaging["wire"].get<std::string>(),
+      averaging["outer"].get<std::string>(), averaging["bytes_per_token"].get<double>(),
+      averaging["round_seconds"].get<double>(), averaging["round_wait_seconds"].get<double>());
+}
+
 void AppendWorkers(const Json& report, std::string* text) {
   for (const Json& worker : report["workers"]) {
     std::string waiting;
@@ -96,6 +109,7 @@ std::string FormatRunReport(const Json& report) {
   AppendSpeed(report, &text);
   AppendWire(report, &text);
   AppendClusters(report, &text);
+  AppendAveraging(report, &text);
   AppendWorkers(report, &text);
   if (report["skipped_steps"] != 0) absl::StrAppend(&text, "  skipped steps    ", report["skipped"].dump(), "\n");
   const std::string hash = report["weight_hash"], checkpoint = report["checkpoint_dir"];

@@ -76,6 +76,12 @@ double RunHistory::BackwardWireBytesPerToken(uint32_t cluster, uint32_t stage) c
   return worker == nullptr ? 0 : PerToken(worker->counters().backward_wire_bytes(), TokensTrained() / num_clusters());
 }
 
+double RunHistory::AveragingBytesPerToken() const {
+  uint64_t bytes = 0;
+  for (const WorkerRow& worker : latest_.workers()) bytes += worker.counters().averaging_bytes();
+  return PerToken(bytes, TokensTrained());
+}
+
 uint32_t RunHistory::num_boundaries(uint32_t cluster) const {
   const int stages = plan(cluster).stages_size();
   return stages > 1 ? static_cast<uint32_t>(stages - 1) : 0;

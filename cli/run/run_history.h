@@ -36,6 +36,8 @@ class RunHistory {
   // forward counts evaluation tokens too.
   double ForwardWireBytesPerToken(uint32_t cluster, uint32_t stage) const;
   double BackwardWireBytesPerToken(uint32_t cluster, uint32_t stage) const;
+  // Payload of rounds sent by all workers, per token of all clusters.
+  double AveragingBytesPerToken() const;
   uint32_t num_boundaries(uint32_t cluster) const;
   // Tokens a second that the plans of all clusters promise, and what they would without links.
   double PredictedTokensPerSecond() const;

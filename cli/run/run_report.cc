@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/run_spec/run_spec_fields.h"
 
 namespace stagecoach {
 namespace {
@@ -115,6 +116,20 @@ Json Clusters(const RunHistory& history) {
   return clusters;
 }
 
+// Only of clusters that average.
+Json Averaging(const RunHistory& history) {
+  const RunStatus& status = history.latest();
+  const AveragingSpec& spec = status.record().spec().averaging();
+  return {{"rounds", status.rounds()},
+          {"every_steps", spec.every_steps()},
+          {"delay_steps", spec.delay_steps()},
+          {"wire", EnumText(AveragingWireCode_descriptor()->FindValueByNumber(spec.wire()))},
+          {"outer", EnumText(OuterCode_descriptor()->FindValueByNumber(spec.outer()))},
+          {"bytes_per_token", history.AveragingBytesPerToken()},
+          {"round_seconds", status.round_seconds()},
+          {"round_wait_seconds", status.round_wait_seconds()}};
+}
+
 }  // namespace
 
 Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
@@ -170,6 +185,7 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   report["skipped"] = skipped;
   report["workers"] = Workers(history);
   if (!status.clusters().empty()) report["clusters"] = Clusters(history);
+  if (record.spec().averaging().wire() != AVERAGING_WIRE_UNSPECIFIED) report["averaging"] = Averaging(history);
   report["plan"] = Json(history.PlanLines());
   return report;
 }

@@ -4,17 +4,17 @@
 
 namespace stagecoach {
 
-void ApplyRound(ApplyRule rule, absl::Span<const float> theta, absl::Span<const float> pinned,
+void ApplyRound(MergeRule rule, absl::Span<const float> theta, absl::Span<const float> pinned,
                 absl::Span<float> weights) {
   const size_t count = weights.size();
   switch (rule) {
-    case ApplyRule::kAdditive:
+    case MergeRule::kAdditive:
       for (size_t i = 0; i < count; ++i) weights[i] = weights[i] + (theta[i] - pinned[i]);
       break;
-    case ApplyRule::kBlend:
+    case MergeRule::kBlend:
       for (size_t i = 0; i < count; ++i) weights[i] = kBlendShare * weights[i] + (1 - kBlendShare) * theta[i];
       break;
-    case ApplyRule::kReplace:
+    case MergeRule::kReplace:
       if (count > 0) std::memcpy(weights.data(), theta.data(), count * sizeof(float));
       break;
   }

@@ -16,12 +16,12 @@
 
 namespace stagecoach {
 
-enum class ApplyRule : uint8_t { kAdditive = 1, kBlend = 2, kReplace = 3 };
+enum class MergeRule : uint8_t { kAdditive = 1, kBlend = 2, kReplace = 3 };
 
 constexpr float kBlendShare = 0.5f;
 
 // `weights` holds W~ and becomes W^(t+tau_a). `pinned`: W^(t). `theta`: the committed theta'.
-void ApplyRound(ApplyRule rule, absl::Span<const float> theta, absl::Span<const float> pinned,
+void ApplyRound(MergeRule rule, absl::Span<const float> theta, absl::Span<const float> pinned,
                 absl::Span<float> weights);
 
 }  // namespace stagecoach

@@ -65,6 +65,14 @@ const FieldRules& RunSpecFields() {
       {"checkpoint.keep", 1, 1000, false, false, false, "1..1000", "3"},
       {"averaging.clusters", 1, 64, false, false, false, "1..64", "1"},
       {"averaging.every_steps", 1, 1e9, false, false, false, "1..1000000000", "100"},
+      {"averaging.delay_steps", 0, 1e9, false, false, false, "0..every_steps - 1", "5, at most every_steps - 1"},
+      {"averaging.wire", 0, 0, false, false, false, "fp32, bf16, int8, int4", "int8"},
+      {"averaging.outer", 0, 0, false, false, false, "plain, sgd, nesterov",
+       "nesterov when every_steps >= 30 and at least 50 rounds, else plain"},
+      {"averaging.outer_learning_rate", 0, 10, true, false, false, "0 < x <= 10 (not with plain)",
+       "0.7; nesterov with every_steps 30..99: 0.4"},
+      {"averaging.outer_momentum", 0, 1, false, true, false, "0 <= x < 1 (not with plain)",
+       "nesterov 0.9, with every_steps < 30: 0.3; sgd 0"},
       {"run_dir", 0, 0, false, false, true, "a folder that every worker reaches by this path", "required"},
   };
   return *rules;

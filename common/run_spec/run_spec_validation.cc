@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/averaging/outer_optimizer.h"
 #include "common/run_spec/run_spec_fields.h"
 #include "common/status_macros.h"
 #include "google/protobuf/descriptor.h"
@@ -151,11 +152,51 @@ absl::Status CheckHistory(const RunSpec& spec) {
                                                 ": every checkpoint's manifest holds all losses"));
 }
 
-absl::Status CheckAveraging(const RunSpec& spec) {
-  if (spec.averaging().clusters() > 1 && spec.schedule().kind() == SCHEDULE_KIND_PIPEDREAM) {
+// `spec` with every default filled in.
+absl::Status CheckAveraging(const RunSpec& original, const RunSpec& spec) {
+  const AveragingSpec& averaging = spec.averaging();
+  if (averaging.clusters() <= 1) return absl::OkStatus();
+  if (spec.schedule().kind() == SCHEDULE_KIND_PIPEDREAM) {
     return Invalid("averaging.clusters", "above 1 is not possible with schedule.kind: pipedream");
   }
+  if (averaging.delay_steps() >= averaging.every_steps()) {
+    return Invalid("averaging.delay_steps",
+                   absl::StrCat(averaging.delay_steps(), " must be below averaging.every_steps, ",
+                                averaging.every_steps(), ": the result of a round enters before the next one begins"));
+  }
+  const AveragingSpec& given = original.averaging();
+  if (averaging.outer() == OUTER_PLAIN && given.outer_learning_rate() != 0 && given.outer_learning_rate() != 1) {
+    return Invalid("averaging.outer_learning_rate", "is not possible with averaging.outer: plain");
+  }
+  if (averaging.outer() == OUTER_PLAIN && given.outer_momentum() != 0) {
+    return Invalid("averaging.outer_momentum", "is not possible with averaging.outer: plain");
+  }
+  if (spec.checkpoint().every_steps() == 1) {
+    return Invalid(
+        "checkpoint.every_steps",
+        "1 is not possible with averaging.clusters above 1: where such a run is stopped its clusters average "
+        "once more, at a step without a checkpoint of its own; allowed: 0, or at least 2");
+  }
   return absl::OkStatus();
+}
+
+void FillAveraging(uint64_t steps, AveragingSpec* averaging) {
+  if (averaging->every_steps() == 0) averaging->set_every_steps(100);
+  const uint64_t every = averaging->every_steps();
+  if (!averaging->has_delay_steps()) averaging->set_delay_steps(std::min<uint64_t>(5, every - 1));
+  if (averaging->wire() == AVERAGING_WIRE_UNSPECIFIED) averaging->set_wire(AVERAGING_WIRE_INT8);
+  const OuterOptimizer chosen = DefaultOuterOptimizer(every, steps / every);
+  if (averaging->outer() == OUTER_UNSPECIFIED) {
+    averaging->set_outer(chosen.kind == OuterOptimizer::Kind::kPlainMean ? OUTER_PLAIN : OUTER_NESTEROV);
+  }
+  const bool nesterov = averaging->outer() == OUTER_NESTEROV;
+  const bool plain = averaging->outer() == OUTER_PLAIN;
+  if (averaging->outer_learning_rate() == 0) {
+    averaging->set_outer_learning_rate(plain ? 1.0f : nesterov && every >= 30 && every < 100 ? 0.4f : 0.7f);
+  }
+  if (!averaging->has_outer_momentum()) {
+    averaging->set_outer_momentum(!nesterov ? 0.0f : every >= 30 ? 0.9f : 0.3f);
+  }
 }
 
 uint32_t RoundUp(uint64_t value, uint64_t multiple) {
@@ -209,7 +250,7 @@ absl::Status ValidateRunSpec(const RunSpec& spec) {
   RETURN_IF_ERROR(CheckModel(filled.model(), filled.schedule().sequence_tokens()));
   RETURN_IF_ERROR(CheckSchedule(spec, filled));
   RETURN_IF_ERROR(CheckHistory(filled));
-  return CheckAveraging(filled);
+  return CheckAveraging(spec, filled);
 }
 
 void FillDefaults(RunSpec* spec, uint32_t vocabulary) {
@@ -237,8 +278,8 @@ void FillDefaults(RunSpec* spec, uint32_t vocabulary) {
   AveragingSpec* averaging = spec->mutable_averaging();
   if (averaging->clusters() <= 1) {
     spec->clear_averaging();
-  } else if (averaging->every_steps() == 0) {
-    averaging->set_every_steps(100);
+  } else {
+    FillAveraging(schedule->steps(), averaging);
   }
 }
 

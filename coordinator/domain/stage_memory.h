@@ -3,6 +3,7 @@
 //   parameters * (4 (tau + 2) + moments + 4 if updates feed their error back)      weights of tau + 1 versions,
 //   gradient
 //   + 2 N F                                                     inputs kept for the backward pass, frames on their way
+//   + parameters * (20 + 8 with outer momentum + 8 with error feedback of the exchange)     rounds between clusters
 //   + activations of one microbatch through the largest unit    recomputed; of N microbatches if nothing is recomputed
 //
 // Threading: pure functions.
@@ -18,12 +19,14 @@ struct StageMemoryRule {
   uint32_t window = 1;           // N: microbatches in flight
   uint32_t optimizer_bytes = 8;  // moments, a parameter
   bool error_feedback = false;   // one number more a parameter
+  uint32_t round_bytes = 0;      // of rounds between clusters, a parameter
   bool recompute = true;         // false: every unit keeps its activations of N microbatches
   uint64_t frame_bytes = 0;      // F: one boundary, one microbatch
 };
 
 inline uint64_t UnitBytes(const StageMemoryRule& rule, uint64_t parameters, uint64_t activation_bytes) {
-  const uint64_t each = 4 * (uint64_t{rule.lag} + 2) + rule.optimizer_bytes + (rule.error_feedback ? 4 : 0);
+  const uint64_t each =
+      4 * (uint64_t{rule.lag} + 2) + rule.optimizer_bytes + rule.round_bytes + (rule.error_feedback ? 4 : 0);
   return parameters * each + (rule.recompute ? 0 : rule.window * activation_bytes);
 }
 

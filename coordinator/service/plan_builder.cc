@@ -50,6 +50,14 @@ uint32_t OptimizerBytes(const RunSpec& spec, uint32_t unit) {
   return kind == OPTIMIZER_KIND_SGD || (kind == OPTIMIZER_KIND_MUON && in_block) ? 4 : 8;
 }
 
+// On the host, and only of workers whose limit is the host's: what was pinned, the common weights, the new ones, the
+// sum and an encoded copy; momentum old and new; what rounding lost, old and new.
+uint32_t RoundBytes(const RunSpec& spec, const WorkerDescription& worker) {
+  const AveragingSpec& averaging = spec.averaging();
+  if (averaging.wire() == AVERAGING_WIRE_UNSPECIFIED || worker.device != "cpu") return 0;
+  return 20 + (averaging.outer_momentum() > 0 ? 8 : 0) + (averaging.wire() == AVERAGING_WIRE_INT4 ? 8 : 0);
+}
+
 // Workers that share the memory which a worker's limit was read from.
 std::map<std::string, uint64_t> TenantsOfMemory(const Measurements& measured) {
   std::map<std::string, uint64_t> tenants;
@@ -74,6 +82,7 @@ PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured,
                                     timing.update_seconds() / kProbeMicrobatches);
       StageMemoryRule own = memory;
       own.optimizer_bytes = OptimizerBytes(spec, unit);
+      own.round_bytes = RoundBytes(spec, description);
       worker.unit_bytes.push_back(UnitBytes(own, timing.parameters(), timing.activation_bytes()));
       largest = std::max<uint64_t>(largest, timing.activation_bytes());
     }

@@ -75,7 +75,7 @@ void RunDriver::Perform(const RunEffects& effects) {
     if (std::holds_alternative<AssignStagesEffect>(effect)) AssignStages();
     if (std::holds_alternative<StartStagesEffect>(effect)) StartStages();
     if (std::holds_alternative<RequestStopEffect>(effect)) SendStop(num_clusters() > 1, 0);
-    if (const auto* end = std::get_if<EndAfterEffect>(&effect)) SendStop(false, end->step);
+    if (const auto* end = std::get_if<EndAfterEffect>(&effect)) SendStop(false, StopStep(end->step));
     if (const auto* release = std::get_if<ReleaseEffect>(&effect)) Release(release->reason);
     if (std::holds_alternative<EndedEffect>(effect)) {
       if (ledger_) ended_elapsed_ = ledger_->ElapsedSeconds(around_.loop->Now());
@@ -138,6 +138,7 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
     weight_hash_ = inputs_->checkpoint->weight_hash();
   }
   ledger_ = MakeLedger();
+  if (RunRounds::Has(built_->record)) rounds_ = MakeRounds();
   assembly_ = std::make_unique<CheckpointAssembly>(built_->record.spec().model().layers() + 2,
                                                    static_cast<uint32_t>(num_clusters()));
   const auto writer_of = [this](const std::string& row) {
@@ -198,6 +199,10 @@ void RunDriver::AssignStages() {
       assign->set_first_step(built_->first_step);
       assign->set_stop_after_step(built_->stop_after_step);
       if (inputs_->checkpoint) assign->set_checkpoint_dir(checkpoint_dir_);
+      if (rounds_) {
+        assign->mutable_cluster_plans()->Assign(built_->plans.begin(), built_->plans.end());
+        assign->set_uplink_bytes_per_second(UplinkOf(stage.worker()));
+      }
       worker_states_[stage.worker()] = "loading";
       speeds_.insert_or_assign(stage.worker(), SpeedWatch(stage.microbatch_seconds()));
       around_.send(stage.worker(), message);
@@ -216,10 +221,9 @@ void RunDriver::StartStages() {
       self->ledger_->Start(self->around_.loop->Now());
       CoordinatorMessage message;
       message.mutable_start_stage()->set_epoch(self->built_->plans[0].epoch());
-      for (const std::string& worker : self->machine_.members()) {
-        self->worker_states_[worker] = "running";
-        self->around_.send(worker, message);
-      }
+      for (const std::string& worker : self->machine_.members()) self->worker_states_[worker] = "running";
+      if (self->rounds_) self->rounds_->Start(self->around_.loop->Now());
+      self->SendToMembers(message);
       // A stop that was asked for in the meantime found stages that had not started and ignored it.
       if (self->machine_.phase() != RunPhase::kStopping) return;
       self->Perform({RequestStopEffect{}});
@@ -258,6 +262,7 @@ void RunDriver::OnTick() {
   if (ended()) return;
   const RunEffects effects = machine_.OnTick(around_.loop->Now());
   if (!effects.empty()) Perform(effects);
+  if (rounds_ && !ended()) rounds_->OnTick(around_.loop->Now());
 }
 
 void RunDriver::Stop(absl::string_view reason) { Perform(machine_.OnStopRequested(around_.loop->Now(), reason)); }

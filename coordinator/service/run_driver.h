@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "common/event_loop.h"
@@ -22,6 +23,7 @@
 #include "coordinator/service/journal_writer.h"
 #include "coordinator/service/plan_builder.h"
 #include "coordinator/service/run_inputs.h"
+#include "coordinator/service/run_rounds.h"
 #include "protos/coordinator.pb.h"
 
 namespace stagecoach {
@@ -72,6 +74,11 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   const std::string& FirstOf(size_t cluster) const;
   void SendStop(bool hold, uint64_t after_step);
   std::unique_ptr<RunLedger> MakeLedger() const;
+  std::unique_ptr<RunRounds> MakeRounds();
+  void JournalRoundOf(uint64_t round, uint64_t step, const std::string& hash);
+  void SendToMembers(const CoordinatorMessage& message);
+  uint64_t StopStep(uint64_t step) const;
+  double UplinkOf(const std::string& worker) const;
   void Perform(const RunEffects& effects);
   void ProbeWorker(const std::string& worker);
   void ProbeLink(const std::string& from, const std::string& to);
@@ -88,6 +95,8 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   void OnCheckpointPart(const std::string& worker, const CheckpointPart& part);
   void OnStageFinished(const std::string& worker, const StageFinishedReport& report);
   void OnCommitted(const absl::Status& status, const CheckpointManifest& manifest);
+  void OnRoundMessage(const std::string& worker, const WorkerMessage& message);
+  bool EndedWithOneSetOfWeights();
   void GiveUpCheckpoint(uint64_t step, absl::string_view error);
   void CommitReadyCheckpoints();
   void OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat);
@@ -111,6 +120,8 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::unique_ptr<BuiltPlan> built_;
 
   std::unique_ptr<RunLedger> ledger_;
+  std::unique_ptr<RunRounds> rounds_;  // if the clusters average
+  std::optional<uint64_t> end_step_;   // after which stages have finished
   std::unique_ptr<CheckpointAssembly> assembly_;
   std::shared_ptr<JournalWriter> writer_;
   std::vector<std::shared_ptr<JournalWriter>> cluster_writers_;  // with several clusters: the steps of each
@@ -125,7 +136,7 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::map<std::string, WorkerCounters> counters_;
   std::map<std::string, SpeedWatch> speeds_;
   std::map<std::string, uint64_t> parameters_;
-  std::map<std::string, std::pair<uint64_t, uint64_t>> watermarks_;
+  std::map<std::string, std::tuple<uint64_t, uint64_t, uint64_t>> watermarks_;
   std::map<std::string, std::string> worker_states_;
   uint64_t received_bytes_ = 0, tensor_bytes_ = 0;
   double ended_elapsed_ = 0;

@@ -41,6 +41,10 @@ uint64_t RunDriver::EpochOf(const WorkerMessage& message) const {
       return message.stop_point().epoch();
     case WorkerMessage::kHeartbeat:
       return message.heartbeat().epoch();
+    case WorkerMessage::kRoundReady:
+      return message.round_ready().epoch();
+    case WorkerMessage::kRoundProposal:
+      return message.round_proposal().epoch();
     default:
       return 0;
   }
@@ -81,6 +85,9 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
           machine_.OnStageFailed(now, worker, message.stage_failed().error(), message.stage_failed().peer()));
     case WorkerMessage::kHeartbeat:
       return OnHeartbeat(worker, message.heartbeat());
+    case WorkerMessage::kRoundReady:
+    case WorkerMessage::kRoundProposal:
+      return OnRoundMessage(worker, message);
     default:
       return;
   }
@@ -89,7 +96,9 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
 void RunDriver::OnHeartbeat(const std::string& worker, const Heartbeat& heartbeat) {
   if (worker_states_[worker] != "finished") counters_[worker] = heartbeat.counters();
   WatchSpeed(worker);
-  const std::pair<uint64_t, uint64_t> mark{heartbeat.next_forward(), heartbeat.next_backward()};
+  // Pieces of a round move too: a stage may wait for them longer than for anything else.
+  const std::tuple<uint64_t, uint64_t, uint64_t> mark{heartbeat.next_forward(), heartbeat.next_backward(),
+                                                      heartbeat.counters().averaging_bytes()};
   if (watermarks_[worker] == mark) return;
   watermarks_[worker] = mark;
   ++revision_;
@@ -142,7 +151,8 @@ void RunDriver::OnStageFinished(const std::string& worker, const StageFinishedRe
   if (const absl::Status status = ledger_->CheckData(); !status.ok()) {
     return Perform(machine_.OnFatal(now, status.message()));
   }
-  Perform(machine_.OnStageFinished(now, worker, report.steps()));
+  end_step_ = report.steps();
+  if (EndedWithOneSetOfWeights()) Perform(machine_.OnStageFinished(now, worker, report.steps()));
 }
 
 void RunDriver::OnStepReport(const std::string& worker, const StepReport& report) {
@@ -272,7 +282,7 @@ void RunDriver::OnCommitted(const absl::Status& status, const CheckpointManifest
   writer_->Add(JournalCheckpoint{step, weight_hash_});
   // The steps of every cluster are known up to here: what it trained on can be compared with what it was dealt.
   if (const absl::Status data = ledger_->CheckData(); !data.ok()) return Perform(machine_.OnFatal(now, data.message()));
-  Perform(machine_.OnCheckpointCommitted(now, step));
+  if (EndedWithOneSetOfWeights()) Perform(machine_.OnCheckpointCommitted(now, step));
 }
 
 WorkerRow RunDriver::RowOf(size_t member) const {
@@ -340,6 +350,11 @@ RunStatus RunDriver::Status(WatchCursor* cursor) const {
     *status.mutable_record() = built_->record;
     *status.mutable_plan() = built_->plans[0];
     for (size_t c = 0; num_clusters() > 1 && c < num_clusters(); ++c) *status.add_clusters() = StatusOfCluster(c);
+  }
+  if (rounds_) {
+    status.set_rounds(rounds_->committed());
+    status.set_round_seconds(rounds_->mean_seconds());
+    status.set_round_wait_seconds(rounds_->mean_wait_seconds());
   }
   for (size_t member = 0; member < machine_.members().size(); ++member) *status.add_workers() = RowOf(member);
   cursor->revision = revision_;

@@ -116,7 +116,10 @@ absl::Status CheckWorkerMessage(const WorkerMessage& message) {
       RETURN_IF_ERROR(CheckText("stage_failed.peer", message.stage_failed().peer(), kMaxText));
       return CheckText("stage_failed.error", message.stage_failed().error(), kMaxErrorText);
     case WorkerMessage::kStopPoint:
+    case WorkerMessage::kRoundReady:
       return absl::OkStatus();
+    case WorkerMessage::kRoundProposal:
+      return CheckText("round_proposal.hash", message.round_proposal().hash(), kMaxText);
     case WorkerMessage::kRegister:
       return Malformed("register", "came twice on one stream");
     default:

@@ -36,6 +36,7 @@ class MemoryJournal final : public RunJournal {
       rows.steps.erase(rows.steps.lower_bound(first_step), rows.steps.end());
       rows.evaluations.erase(rows.evaluations.upper_bound(first_step), rows.evaluations.end());
       rows.checkpoints.erase(rows.checkpoints.upper_bound(first_step), rows.checkpoints.end());
+      std::erase_if(rows.rounds, [&](const auto& row) { return row.second.step > first_step; });
     }
     return absl::OkStatus();
   }
@@ -44,6 +45,7 @@ class MemoryJournal final : public RunJournal {
     for (const auto& step : batch.steps) rows.steps[step.step] = step;
     for (const auto& evaluation : batch.evaluations) rows.evaluations[evaluation.after_step] = evaluation;
     for (const auto& checkpoint : batch.checkpoints) rows.checkpoints[checkpoint.step] = checkpoint;
+    for (const auto& round : batch.rounds) rows.rounds[round.round] = round;
     return absl::OkStatus();
   }
   absl::StatusOr<JournalBatch> Read(const std::string& run) override {
@@ -51,6 +53,7 @@ class MemoryJournal final : public RunJournal {
     for (const auto& [key, row] : rows_[run].steps) batch.steps.push_back(row);
     for (const auto& [key, row] : rows_[run].evaluations) batch.evaluations.push_back(row);
     for (const auto& [key, row] : rows_[run].checkpoints) batch.checkpoints.push_back(row);
+    for (const auto& [key, row] : rows_[run].rounds) batch.rounds.push_back(row);
     return batch;
   }
 
@@ -59,6 +62,7 @@ class MemoryJournal final : public RunJournal {
     std::map<uint64_t, JournalStep> steps;
     std::map<uint64_t, JournalEvaluation> evaluations;
     std::map<uint64_t, JournalCheckpoint> checkpoints;
+    std::map<uint64_t, JournalRound> rounds;
   };
   uint64_t StepsOf(const std::string& run) const {
     std::optional<uint64_t> least;

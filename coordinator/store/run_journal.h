@@ -29,12 +29,19 @@ struct JournalCheckpoint {
   std::string weight_hash;
 };
 
+// A round between the clusters whose result is valid.
+struct JournalRound {
+  uint64_t round = 0, step = 0;
+  std::string hash;  // over the hashes of its shards
+};
+
 // Everything that one commit writes.
 struct JournalBatch {
   std::vector<JournalStep> steps;
   std::vector<JournalEvaluation> evaluations;
   std::vector<JournalCheckpoint> checkpoints;
-  bool empty() const { return steps.empty() && evaluations.empty() && checkpoints.empty(); }
+  std::vector<JournalRound> rounds;
+  bool empty() const { return steps.empty() && evaluations.empty() && checkpoints.empty() && rounds.empty(); }
 };
 
 struct JournalRun {

@@ -26,6 +26,8 @@ constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS evaluations (run TEXT, after_step INTEGER, loss REAL, PRIMARY KEY (run, after_step))"
     " WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS checkpoints (run TEXT, step INTEGER, weight_hash TEXT, PRIMARY KEY (run, step))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS rounds (run TEXT, round INTEGER, step INTEGER, hash TEXT, PRIMARY KEY (run, round))"
     " WITHOUT ROWID;";
 
 absl::Status StatusOf(sqlite3* database, int code, absl::string_view doing) {
@@ -169,8 +171,8 @@ class SqliteJournal final : public RunJournal {
   absl::Status Rewind(const std::string& run, uint64_t first_step) override {
     RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
     absl::Status status;
-    for (const char* where :
-         {"steps WHERE step >= ?", "evaluations WHERE after_step > ?", "checkpoints WHERE step > ?"}) {
+    for (const char* where : {"steps WHERE step >= ?", "evaluations WHERE after_step > ?", "checkpoints WHERE step > ?",
+                              "rounds WHERE step > ?"}) {
       const std::string sql = absl::StrCat("DELETE FROM ", where, " AND (run = ? OR (run > ? AND run < ?))");
       Statement erase(database_, sql.c_str());
       if (status.ok()) status = erase.Bind(first_step).Bind(run).Bind(run + "/").Bind(run + "0").Run();
@@ -211,6 +213,13 @@ class SqliteJournal final : public RunJournal {
       if (!row) break;
       batch.checkpoints.push_back({checkpoints.Integer(0), checkpoints.Text(1)});
     }
+    Statement rounds(database_, "SELECT round, step, hash FROM rounds WHERE run = ? ORDER BY round");
+    rounds.Bind(run);
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, rounds.Step());
+      if (!row) break;
+      batch.rounds.push_back({rounds.Integer(0), rounds.Integer(1), rounds.Text(2)});
+    }
     return batch;
   }
 
@@ -244,6 +253,10 @@ class SqliteJournal final : public RunJournal {
     Statement checkpoint(database_, "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)");
     for (const JournalCheckpoint& row : batch.checkpoints) {
       RETURN_IF_ERROR(checkpoint.Bind(run).Bind(row.step).Bind(row.weight_hash).Run());
+    }
+    Statement round(database_, "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, ?)");
+    for (const JournalRound& row : batch.rounds) {
+      RETURN_IF_ERROR(round.Bind(run).Bind(row.round).Bind(row.step).Bind(row.hash).Run());
     }
     return absl::OkStatus();
   }

@@ -58,6 +58,9 @@ TEST(ReadmeTest, EveryCommand_DoesWhatItSays) {
   EXPECT_EQ(hash("runs/one/report.json").size(), 64u);
   EXPECT_EQ(hash("runs/two/report.json"), hash("runs/one/report.json"));
   EXPECT_EQ(hash("oracle.json"), hash("runs/one/report.json"));
+  EXPECT_EQ(hash("runs/clusters/report.json").size(), 64u);
+  EXPECT_EQ(hash("runs/clusters-two/report.json"), hash("runs/clusters/report.json"));
+  EXPECT_EQ(hash("clusters.json"), hash("runs/clusters/report.json"));
 }
 
 }  // namespace

@@ -40,18 +40,6 @@ class TrainFaultsTest : public ::testing::Test {
   static void KillAll(const TrainRun& run) {
     for (const pid_t pid : ProcessesWith(run.dir())) kill(pid, SIGKILL);
   }
-  static pid_t WorkerPid(const TrainRun& run, const std::string& name) {
-    for (const pid_t pid : ProcessesWith(run.dir() + "/")) {
-      std::string command_line = ReadWholeFile(absl::StrCat("/proc/", pid, "/cmdline"));
-      for (char& c : command_line) c = c == '\0' ? ' ' : c;
-      if (command_line.find("stagecoach-worker") != std::string::npos &&
-          command_line.find(absl::StrCat("--name ", name, " ")) != std::string::npos) {
-        return pid;
-      }
-    }
-    ADD_FAILURE() << "worker " << name << " does not run";
-    return 0;
-  }
 
   TemporaryFolder folder_;
 };
@@ -80,7 +68,7 @@ TEST_F(TrainFaultsTest, WorkerKilled_StopsTheRunWithItsName) {
   TrainRun run(folder_, "run", AnEndlessSpec());
   const auto program = run.Start(3);
   ASSERT_TRUE(program->WaitForOutput("step ", seconds(60)));
-  kill(WorkerPid(run, "w1"), SIGKILL);
+  kill(run.WorkerPid("w1"), SIGKILL);
   const ProgramResult result = program->Wait(seconds(15));
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE((result.output + result.error).find("w1"), std::string::npos) << result.output << result.error;
@@ -91,7 +79,7 @@ TEST_F(TrainFaultsTest, WorkerFrozen_StopsTheRunWithItsName) {
   TrainRun run(folder_, "run", AnEndlessSpec());
   const auto program = run.Start(3);
   ASSERT_TRUE(program->WaitForOutput("step ", seconds(60)));
-  kill(WorkerPid(run, "w1"), SIGSTOP);
+  kill(run.WorkerPid("w1"), SIGSTOP);
   const ProgramResult result = program->Wait(seconds(15));
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE((result.output + result.error).find("w1"), std::string::npos) << result.output << result.error;

@@ -19,9 +19,10 @@ std::string SpecText(const TinySpec& spec) {
       "\nwire:\n  format: ", spec.wire, "\nevaluation:\n  every_steps: ", spec.evaluation_every,
       "\n  microbatches: ", spec.evaluation_microbatches, "\ncheckpoint:\n  every_steps: ", spec.checkpoint_every,
       "\n  keep: 3\n",
-      spec.clusters > 1
-          ? absl::StrCat("averaging:\n  clusters: ", spec.clusters, "\n  every_steps: ", spec.every_steps, "\n")
-          : "");
+      spec.clusters > 1 ? absl::StrCat("averaging:\n  clusters: ", spec.clusters, "\n  every_steps: ", spec.every_steps,
+                                       "\n  delay_steps: ", spec.delay_steps, "\n  wire: ", spec.averaging_wire,
+                                       "\n  outer: ", spec.outer, "\n")
+                        : "");
 }
 
 nlohmann::json ReadJson(const std::string& path) {
@@ -80,6 +81,19 @@ nlohmann::json TrainRun::Train(int workers, std::vector<std::string> more, std::
 
 std::unique_ptr<RunningProgram> TrainRun::Start(int workers, std::vector<std::string> more) const {
   return StartProgram("stagecoach", Arguments(workers, std::move(more)));
+}
+
+pid_t TrainRun::WorkerPid(const std::string& name) const {
+  for (const pid_t pid : ProcessesWith(dir_ + "/")) {
+    std::string command_line = ReadWholeFile(absl::StrCat("/proc/", pid, "/cmdline"));
+    for (char& c : command_line) c = c == '\0' ? ' ' : c;
+    if (command_line.find("stagecoach-worker") != std::string::npos &&
+        command_line.find(absl::StrCat("--name ", name, " ")) != std::string::npos) {
+      return pid;
+    }
+  }
+  ADD_FAILURE() << "worker " << name << " does not run";
+  return 0;
 }
 
 nlohmann::json TrainRun::Report() const { return ReadJson(report_); }

@@ -3,6 +3,8 @@
 // Threading: the thread of the test. Errors: gtest failures; a report that is missing reads as an empty object.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,7 +30,8 @@ struct TinySpec {
   int checkpoint_every = 0;
   double clip_norm = 1.0;
   std::string recompute = "auto";
-  int clusters = 1, every_steps = 10;
+  int clusters = 1, every_steps = 10, delay_steps = 2;
+  std::string averaging_wire = "fp32", outer = "plain";
 };
 
 // A prepared folder of real text (this project's documents), made once for all tests of the program.
@@ -49,6 +52,7 @@ class TrainRun {
   // Of the steps that the report has, or of the whole schedule when it has ended.
   nlohmann::json Oracle() const;
   const std::string& dir() const { return dir_; }
+  pid_t WorkerPid(const std::string& name) const;  // 0 and a failure: it does not run
 
  private:
   std::string dir_, config_, report_;

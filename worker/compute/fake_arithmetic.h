@@ -51,4 +51,15 @@ constexpr uint64_t UpdatedWeights(uint64_t weights, uint64_t moment, uint64_t st
   return Mix(weights, Mix(moment, step));
 }
 
+// What clusters average of a number: its four 16-bit parts, low ones first, each an integer that fp32 holds exactly.
+constexpr uint32_t kAveragedParts = 4;
+constexpr float AveragedPart(uint64_t number, uint32_t part) {
+  return static_cast<float>((number >> (16 * part)) & 0xFFFF);
+}
+// An average that is no such integer is rounded towards 0 and kept within 16 bits.
+constexpr uint64_t NumberOfPart(float value, uint32_t part) {
+  const float kept = value >= 0 ? (value <= 65535 ? value : 65535) : 0;
+  return static_cast<uint64_t>(kept) << (16 * part);
+}
+
 }  // namespace stagecoach::fake

@@ -255,4 +255,31 @@ absl::StatusOr<std::vector<CheckpointUnit>> FakeStageExecutor::FinishCapture(uin
   return units;
 }
 
+std::vector<uint64_t> FakeStageExecutor::unit_parameters() const {
+  return std::vector<uint64_t>(num_units_, fake::kAveragedParts);
+}
+
+absl::StatusOr<std::vector<float>> FakeStageExecutor::ReadWeights(uint32_t buffer) {
+  RETURN_IF_ERROR(status_);
+  std::vector<float> weights;
+  for (const uint64_t number : buffers_[buffer]) {
+    for (uint32_t part = 0; part < fake::kAveragedParts; ++part) weights.push_back(fake::AveragedPart(number, part));
+  }
+  return weights;
+}
+
+absl::Status FakeStageExecutor::WriteWeights(uint32_t buffer, absl::Span<const float> weights) {
+  if (weights.size() != size_t{num_units_} * fake::kAveragedParts) {
+    return absl::InternalError(absl::StrCat("a round gave ", weights.size(), " weights for ", num_units_, " units"));
+  }
+  for (uint32_t u = 0; u < num_units_; ++u) {
+    uint64_t number = 0;
+    for (uint32_t part = 0; part < fake::kAveragedParts; ++part) {
+      number |= fake::NumberOfPart(weights[u * fake::kAveragedParts + part], part);
+    }
+    buffers_[buffer][u] = number;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace stagecoach

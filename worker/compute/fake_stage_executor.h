@@ -35,6 +35,9 @@ class FakeStageExecutor : public StageExecutor {
   absl::Status Update(const UpdateRequest& request) override;
   absl::Status CaptureWeights(uint64_t checkpoint_step, uint64_t version, uint32_t buffer) override;
   absl::StatusOr<std::vector<CheckpointUnit>> FinishCapture(uint64_t checkpoint_step) override;
+  std::vector<uint64_t> unit_parameters() const override;
+  absl::StatusOr<std::vector<float>> ReadWeights(uint32_t buffer) override;
+  absl::Status WriteWeights(uint32_t buffer, absl::Span<const float> weights) override;
   double LearningRate(uint64_t step) const override { return 1e-3 / static_cast<double>(step + 1); }
 
   // For tests.

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/schedule_rules.h"
 #include "worker/tensor/host_buffer.h"
 
@@ -90,6 +91,11 @@ class StageExecutor {
   // valid when version checkpoint_step has just been created) and hands the units over.
   virtual absl::Status CaptureWeights(uint64_t checkpoint_step, uint64_t version, uint32_t buffer) = 0;
   virtual absl::StatusOr<std::vector<CheckpointUnit>> FinishCapture(uint64_t checkpoint_step) = 0;
+
+  // For rounds between clusters: what is averaged, unit after unit in canonical order, on the host.
+  virtual std::vector<uint64_t> unit_parameters() const = 0;  // of each unit of the stage
+  virtual absl::StatusOr<std::vector<float>> ReadWeights(uint32_t buffer) = 0;
+  virtual absl::Status WriteWeights(uint32_t buffer, absl::Span<const float> weights) = 0;
 
   // Learning rate of step t (for reports).
   virtual double LearningRate(uint64_t step) const = 0;

@@ -46,6 +46,9 @@ class TorchStageExecutor : public StageExecutor {
   absl::Status Update(const UpdateRequest& request) override;
   absl::Status CaptureWeights(uint64_t checkpoint_step, uint64_t version, uint32_t buffer) override;
   absl::StatusOr<std::vector<CheckpointUnit>> FinishCapture(uint64_t checkpoint_step) override;
+  std::vector<uint64_t> unit_parameters() const override;
+  absl::StatusOr<std::vector<float>> ReadWeights(uint32_t buffer) override;
+  absl::Status WriteWeights(uint32_t buffer, absl::Span<const float> weights) override;
   double LearningRate(uint64_t step) const override;
 
   // For tests: the weights in a buffer, flat on the host.

@@ -26,7 +26,8 @@ absl::Status Unexpected(absl::string_view what, const Item& got, const Item& exp
 
 StageCore::StageCore(StageCoreConfig config)
     : config_(std::move(config)),
-      buffers_(config_.rule.MaxLag() + 2, config_.rule.VersionOf(config_.first_step * M()), config_.first_step) {
+      buffers_(config_.rule.MaxLag() + 2, config_.rule.VersionOf(config_.first_step * M()), config_.first_step),
+      planned_end_(config_.end_step) {
   next_forward_ = next_backward_ = next_input_ = next_gradient_ = config_.order.FirstSequenceAfter(config_.first_step);
   next_norms_step_ = next_own_norms_step_ = next_scalar_step_ = config_.first_step;
   end_sequence_ = config_.order.EndSequence(config_.end_step);
@@ -36,6 +37,9 @@ StageCore::StageCore(StageCoreConfig config)
 
 StageEffects StageCore::Start() {
   std::vector<StageEffect> effects;
+  if (config_.rounds.enabled()) {
+    urgent_.push_back(RunPin{0, config_.first_step, buffers_.BufferOfVersion(config_.first_step)});
+  }
   QueueStartCaptures();
   Decide(effects);
   return effects;
@@ -184,6 +188,9 @@ StageEffects StageCore::OnComputeDone(std::vector<double> norms) {
     CombineNorms(own_norms->step, effects);
   } else if (const auto* update = std::get_if<RunUpdate>(&done)) {
     OnUpdateDone(*update);
+  } else if (const auto* apply = std::get_if<RunApply>(&done)) {
+    round_.reset();
+    QueueFinishCapture(apply->version, apply->capture_for);
   }
   Decide(effects);
   return effects;
@@ -220,9 +227,14 @@ void StageCore::OnUpdateDone(const RunUpdate& update) {
   // What no backward needs was kept only because it was the newest.
   buffers_.ReleaseBelow(config_.rule.VersionOf(config_.order.At(next_backward_).n));
   const uint64_t version = update.step + 1;
-  if (std::find(update.capture_for.begin(), update.capture_for.end(), version) != update.capture_for.end()) {
-    urgent_.push_back(RunFinishCapture{version});
-  }
+  if (update.round > 0) round_.reset();
+  BeginRoundIfDue(version);
+  QueueFinishCapture(version, update.capture_for);
+}
+
+void StageCore::QueueFinishCapture(uint64_t version, const std::vector<uint64_t>& captured_for) {
+  if (std::find(captured_for.begin(), captured_for.end(), version) == captured_for.end()) return;
+  urgent_.push_back(RunFinishCapture{version});
 }
 
 // Once the sums of this stage and of all below are there: decide (stage 0), or pass them on.
@@ -264,6 +276,8 @@ std::vector<uint64_t> StageCore::CheckpointsThatNeed(uint64_t version) const {
   const uint64_t every = config_.checkpoint_every;
   for (uint64_t step = (version + every - 1) / every * every;
        step <= config_.end_step && step <= version + config_.rule.MaxLag(); step += every) {
+    // The last round changes the last version: its checkpoint is made at the end.
+    if (config_.rounds.enabled() && step == planned_end_) break;
     if (step > config_.first_step && OldestVersionAfter(step) <= version) steps.push_back(step);
   }
   return steps;
@@ -291,8 +305,12 @@ bool StageCore::CanForward(WaitReason* why_not) const {
     *why_not = WaitReason::kGradient;
   } else if ((hold_sequence_ && next_forward_ >= *hold_sequence_) || (!is_first() && next_input_ <= next_forward_)) {
     *why_not = WaitReason::kInput;
-  } else if (!buffers_.HasVersion(VersionFor(config_.order.At(next_forward_)))) {
-    *why_not = buffers_.newest() < next_own_norms_step_ ? WaitReason::kScalar : WaitReason::kVersion;
+  } else if (const uint64_t version = VersionFor(config_.order.At(next_forward_)); Sealed(version)) {
+    *why_not = WaitReason::kRound;
+  } else if (!buffers_.HasVersion(version)) {
+    *why_not = buffers_.newest() >= next_own_norms_step_    ? WaitReason::kVersion
+               : MakingWaitsForRound(buffers_.newest() + 1) ? WaitReason::kRound
+                                                            : WaitReason::kScalar;
   } else if (is_last() ? backward_blocked_ : forward_blocked_) {
     *why_not = WaitReason::kSend;
   } else if (!is_last() && next_forward_ - next_backward_ >= config_.window) {
@@ -323,15 +341,19 @@ void StageCore::Decide(std::vector<StageEffect>& effects) {
     urgent_.pop_front();
     return Run(std::move(next), effects);
   }
-  if (scalars_.count(buffers_.newest()) != 0) return RunNextUpdate(effects);
+  const bool held = MakingWaitsForRound(buffers_.newest() + 1);
+  if (scalars_.count(buffers_.newest()) != 0 && !held) return RunNextUpdate(effects);
   WaitReason why_not = WaitReason::kNone;
   const bool can_forward = CanForward(&why_not);
   const bool can_backward = CanBackward();
   const bool prefer_backward = config_.policy == StagePolicy::kAlternate && last_was_forward_;
   if (can_backward && (prefer_backward || !can_forward)) return RunNextBackward(effects);
   if (can_forward) return RunNextForward(effects);
-  if (next_backward_ == end_sequence_ && buffers_.newest() == config_.end_step) return Finish(effects);
-  wait_reason_ = next_backward_ == end_sequence_ ? WaitReason::kScalar : why_not;
+  if (next_backward_ == end_sequence_ && buffers_.newest() == config_.end_step) {
+    return ConcludeRounds(effects) ? Finish(effects) : void();
+  }
+  const WaitReason at_end = held ? WaitReason::kRound : WaitReason::kScalar;
+  wait_reason_ = next_backward_ == end_sequence_ ? at_end : why_not;
 }
 
 void StageCore::Run(StageEffect effect, std::vector<StageEffect>& effects) {
@@ -363,8 +385,11 @@ void StageCore::RunNextUpdate(std::vector<StageEffect>& effects) {
   const uint64_t step = buffers_.newest();
   const ClipDecision& scalar = scalars_[step];
   bool first = false;
+  // A version that a round replaces is captured behind that.
+  const bool replaced = config_.rounds.IsRound(step + 1) && config_.rounds.delay_steps == 0;
   Run(RunUpdate{step, buffers_.BufferOfVersion(step), buffers_.AccumulatorOf(step, &first), scalar.clip, scalar.skip,
-                CheckpointsThatNeed(step + 1)},
+                replaced ? std::vector<uint64_t>() : CheckpointsThatNeed(step + 1),
+                RoundEnters(step + 1) ? round_->round : 0},
       effects);
 }
 

@@ -8,6 +8,10 @@
 //     pending update with its scalar: first.  Else alternate F and B, never idle when work exists (kAlternate), or
 //     all forwards of a step before its backwards (kForwardsFirst).
 //
+// Rounds with other clusters (common/round_schedule.h): a version at a round step is pinned; the version that the
+// result enters is not made before the result is there, everything else goes on. Where the result replaces the version
+// itself (tau_a = 0, and the last version of the run) that version is not used before.
+//
 // The owner (StageRunner) keeps payloads by item sequence; the core knows only that they are there. At most one compute
 // effect is outstanding at a time.
 //
@@ -24,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/round_schedule.h"
 #include "common/schedule_rules.h"
 #include "worker/domain/buffer_rotation.h"
 
@@ -45,6 +50,7 @@ struct StageCoreConfig {
   StagePolicy policy = StagePolicy::kAlternate;
   ClipScope clip_scope = ClipScope::kGlobal;
   double clip_norm = 1.0;  // kStage: each stage uses clip_norm / sqrt(num_stages)
+  RoundSchedule rounds;    // with other clusters
 };
 
 // ---- effects -----------------------------------------------------------------------------------------------------
@@ -77,6 +83,21 @@ struct RunUpdate {
   double clip;
   bool skip;
   std::vector<uint64_t> capture_for;  // CaptureWeights(version step+1) for each of these checkpoint steps
+  uint64_t round = 0;                 // not 0: the result of this round enters the new version, additively
+};
+// Copies the weights out: what this stage contributes to the round. Round 0, at the start: the common weights that the
+// first differences are taken from.
+struct RunPin {
+  uint64_t round, version;
+  uint32_t weights_buffer;
+};
+// The result of the round enters a version that nothing uses.
+struct RunApply {
+  uint64_t round;
+  uint32_t weights_buffer;
+  bool replace;  // else additively
+  uint64_t version;
+  std::vector<uint64_t> capture_for;  // as in RunUpdate
 };
 // Copies of live versions for the checkpoint at the end of this life (they are all alive then), before FinishCapture.
 struct RunCapture {
@@ -121,9 +142,10 @@ struct StageFinished {
   uint64_t steps_done;
 };
 
-using StageEffect = std::variant<RunForward, RunBackward, RunForwardBackward, RunEvaluation, RunNorms, RunUpdate,
-                                 RunCapture, RunFinishCapture, SendActivation, SendGradient, SendNorms, SendScalar,
-                                 SendStop, ReleaseInput, ReportScalar, ReportStopPoint, StageFinished>;
+using StageEffect =
+    std::variant<RunForward, RunBackward, RunForwardBackward, RunEvaluation, RunNorms, RunUpdate, RunPin, RunApply,
+                 RunCapture, RunFinishCapture, SendActivation, SendGradient, SendNorms, SendScalar, SendStop,
+                 ReleaseInput, ReportScalar, ReportStopPoint, StageFinished>;
 using StageEffects = absl::StatusOr<std::vector<StageEffect>>;
 
 // c_t = min(1, clip / (sqrt(S) + 1e-6)), S summed in the given order; not finite -> skip.
@@ -132,7 +154,7 @@ struct ClipDecision {
   bool skip = false;
 };
 
-enum class WaitReason { kNone, kInput, kGradient, kCredit, kVersion, kScalar, kSend };
+enum class WaitReason { kNone, kInput, kGradient, kCredit, kVersion, kScalar, kSend, kRound };
 
 class StageCore {
  public:
@@ -150,6 +172,7 @@ class StageCore {
   StageEffects HoldForStop();
   StageEffects StopAfter(uint64_t end_step);
   StageEffects OnSendBlocked(bool forward_blocked, bool backward_blocked);
+  StageEffects OnRoundResult(uint64_t round);  // committed, and here
   // The outstanding compute effect has ended. `norms` only after RunNorms.
   StageEffects OnComputeDone(std::vector<double> norms = {});
 
@@ -177,6 +200,20 @@ class StageCore {
   uint64_t OldestVersionAfter(uint64_t step) const;  // what the first microbatch after `step` steps needs
   std::vector<uint64_t> CheckpointsThatNeed(uint64_t version) const;
   void QueueStartCaptures();
+  void QueueFinishCapture(uint64_t version, const std::vector<uint64_t>& captured_for);
+
+  // Rounds (stage_core_rounds.cc).
+  struct OpenRound {
+    uint64_t round = 0, version = 0;
+    bool replaces = false, arrived = false;  // replaces: the version is not used before the result is in it
+  };
+  bool Sealed(uint64_t version) const { return round_ && round_->replaces && round_->version == version; }
+  bool RoundEnters(uint64_t version) const;
+  bool MakingWaitsForRound(uint64_t version) const;
+  void BeginRound(uint64_t version, bool replaces);
+  void BeginRoundIfDue(uint64_t version);
+  bool ConcludeRounds(std::vector<StageEffect>& effects);
+  RunApply ApplyTo(uint64_t version, bool replace) const;
 
   uint64_t NextBoundary() const;  // steps done when nothing more is injected behind the step that is under way
   uint64_t VersionFor(const Item& item) const;
@@ -202,6 +239,9 @@ class StageCore {
   std::deque<StageEffect> urgent_;  // norms and captures: before anything else computes
   std::optional<StageEffect> running_;
   std::optional<uint64_t> last_checkpoint_;
+  std::optional<OpenRound> round_;
+  uint64_t rounds_begun_ = 0, last_round_version_ = 0;
+  const uint64_t planned_end_;
   bool last_was_forward_ = false, forward_blocked_ = false, backward_blocked_ = false, finished_ = false;
   WaitReason wait_reason_ = WaitReason::kNone;
 };

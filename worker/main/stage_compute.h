@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -14,7 +15,15 @@
 namespace stagecoach {
 
 using ComputeEffect = std::variant<RunForward, RunBackward, RunForwardBackward, RunEvaluation, RunNorms, RunUpdate,
-                                   RunCapture, RunFinishCapture>;
+                                   RunPin, RunApply, RunCapture, RunFinishCapture>;
+
+// Weights of the stage as clusters average them (StageExecutor::ReadWeights).
+using SharedWeights = std::shared_ptr<const std::vector<float>>;
+
+// Of one round: what the stage contributed, and what was committed.
+struct RoundValues {
+  SharedWeights pinned, theta;
+};
 
 struct ComputeOutcome {
   absl::Status status;
@@ -23,10 +32,13 @@ struct ComputeOutcome {
   double learning_rate = 0;           // RunUpdate
   std::vector<double> norms;          // RunNorms
   std::vector<CheckpointUnit> units;  // RunFinishCapture
+  SharedWeights pinned;               // RunPin
   double busy_seconds = 0;            // filled in by the caller, who has the clock
 };
 
-// `input`: the activation for a forward, the gradient for a backward; otherwise unused.
-ComputeOutcome RunOnExecutor(StageExecutor& executor, const ComputeEffect& effect, const Payload& input);
+// `input`: the activation for a forward, the gradient for a backward; otherwise unused. `round`: of an update or
+// RunApply that a round's result enters.
+ComputeOutcome RunOnExecutor(StageExecutor& executor, const ComputeEffect& effect, const Payload& input,
+                             const RoundValues& round = {});
 
 }  // namespace stagecoach

@@ -19,6 +19,8 @@ const char* NameOf(WaitReason reason) {
       return "scalar";
     case WaitReason::kSend:
       return "send";
+    case WaitReason::kRound:
+      return "round";
   }
   return "none";
 }

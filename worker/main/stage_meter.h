@@ -34,7 +34,7 @@ class StageMeter {
  private:
   void Enter(MonoTime now, bool computing, WaitReason reason);
 
-  static constexpr size_t kReasons = 7;  // of WaitReason
+  static constexpr size_t kReasons = 8;  // of WaitReason
   std::array<double, kReasons> waiting_seconds_{};
   double busy_seconds_ = 0, training_seconds_ = 0;
   uint64_t microbatches_ = 0;

@@ -1,6 +1,7 @@
 #include "worker/main/stage_runner.h"
 
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -38,9 +39,23 @@ StageRunner::StageRunner(StageSetup setup, StageLoops loops, StageEvents events)
 
 StageRunner::~StageRunner() = default;
 
+void StageRunner::OnRound(const CoordinatorMessage& message) {
+  if (closed_ || !rounds_) return;
+  if (message.has_round_fix()) rounds_->OnFix(message.round_fix());
+  if (message.has_round_abort()) rounds_->OnAbort(message.round_abort());
+  if (message.has_round_commit()) rounds_->OnCommit(message.round_commit());
+}
+
+void StageRunner::OnRoundResult(uint64_t round, RoundValues values) {
+  if (closed_) return;
+  round_values_ = std::move(values);
+  Apply(core_.OnRoundResult(round), "");
+}
+
 void StageRunner::SetExecutor(std::shared_ptr<StageExecutor> executor) {
   if (closed_) return;
   executor_ = std::move(executor);
+  unit_parameters_ = executor_->unit_parameters();  // before the compute loop uses it
   MaybeReady();
 }
 
@@ -92,6 +107,8 @@ void StageRunner::Close() {
   inputs_.clear();
   gradients_.clear();
   output_ = Payload{};
+  rounds_.reset();
+  round_values_ = RoundValues{};
   // Streams are dropped from a function of their own, because Close may be called from inside one of their callbacks.
   loops_.worker->Post(
       [above = std::make_shared<Stream>(std::move(above_)), below = std::make_shared<Stream>(std::move(below_))] {});
@@ -190,10 +207,16 @@ absl::Status StageRunner::Compute(ComputeEffect effect) {
 }
 
 void StageRunner::PostCompute(ComputeEffect effect, Payload input) {
+  RoundValues round;
+  const auto* update = std::get_if<RunUpdate>(&effect);
+  if ((update != nullptr && update->round > 0) || std::holds_alternative<RunApply>(effect)) {
+    round = std::exchange(round_values_, RoundValues{});
+  }
   loops_.compute->Post([self = shared_from_this(), executor = executor_, effect = std::move(effect),
-                        input = std::move(input), worker = loops_.worker]() mutable {
+                        input = std::move(input), round = std::move(round), worker = loops_.worker]() mutable {
     const MonoTime begin = worker->Now();
-    ComputeOutcome outcome = RunOnExecutor(*executor, effect, input);
+    ComputeOutcome outcome = RunOnExecutor(*executor, effect, input, round);
+    round = RoundValues{};
     outcome.busy_seconds = std::chrono::duration<double>(worker->Now() - begin).count();
     input = Payload{};
     executor.reset();
@@ -230,6 +253,8 @@ void StageRunner::OnComputed(const ComputeEffect& effect, ComputeOutcome outcome
   ReportResult(effect, outcome);
   if (const auto* finish = std::get_if<RunFinishCapture>(&effect)) {
     WriteCheckpoint(finish->checkpoint_step, std::move(outcome.units));
+  } else if (const auto* pin = std::get_if<RunPin>(&effect)) {
+    rounds_->OnPinned(pin->round, pin->version, std::move(outcome.pinned), unit_parameters_);
   }
   Apply(core_.OnComputeDone(std::move(outcome.norms)), "");
 }
@@ -350,6 +375,7 @@ WorkerCounters StageRunner::Counters() const {
     counters.set_backward_wire_bytes(above_.sender->counters().wire_bytes);
     counters.set_backward_payload_bytes(above_.sender->counters().payload_bytes);
   }
+  if (rounds_) counters.set_averaging_bytes(rounds_->bytes_sent());
   return counters;
 }
 

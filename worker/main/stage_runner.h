@@ -8,8 +8,8 @@
 // Frames that arrive before Start (a neighbour may start earlier) wait; the link's limit bounds them.
 //
 // Threading: every method is called on the worker loop. Computations run on the compute loop, files are written on the
-// bulk loop; both post their results back. The loops outlive the runner.
-// Errors: reported once through on_failed, with the neighbour that it concerns; afterwards the runner is inert.
+// bulk loop, rounds with other clusters run on the averaging loop; all post their results back. The loops outlive the
+// runner. Errors: reported once through on_failed, with the neighbour that it concerns; afterwards the runner is inert.
 // Ownership: a shared_ptr, because results under way keep it alive. Close breaks the ties to links and executor.
 #pragma once
 
@@ -33,6 +33,7 @@
 #include "worker/link/peer_link.h"
 #include "worker/main/stage_compute.h"
 #include "worker/main/stage_meter.h"
+#include "worker/main/stage_rounds.h"
 
 namespace stagecoach {
 
@@ -50,8 +51,9 @@ struct StageSetup {
   uint64_t microbatch_tokens = 1;
   uint32_t evaluation_microbatches = 0;
   std::string run_dir;
-  std::string checkpoint_folder;  // of this cluster inside that of a checkpoint; empty in a run of one cluster
-  ClusterSteps cluster_steps;     // which data the microbatches are
+  std::string checkpoint_folder;     // of this cluster inside that of a checkpoint; empty in a run of one cluster
+  ClusterSteps cluster_steps;        // which data the microbatches are
+  std::optional<RoundSetup> rounds;  // with the other clusters
   std::optional<NeighbourLink> above, below;
 };
 
@@ -59,12 +61,13 @@ struct StageLoops {
   EventLoop* worker = nullptr;
   EventLoop* compute = nullptr;
   EventLoop* bulk = nullptr;
+  EventLoop* averaging = nullptr;  // only used by a stage with rounds
 };
 
 struct StageEvents {
   std::function<void()> on_ready;
-  std::function<void(WorkerMessage)>
-      on_report;  // StepReport, EvaluationReport, CheckpointPart, StopPoint, StageFinished
+  // StepReport, EvaluationReport, CheckpointPart, StopPoint, StageFinished, RoundReady, RoundProposal
+  std::function<void(WorkerMessage)> on_report;
   std::function<void(absl::Status status, std::string peer)> on_failed;
 };
 
@@ -79,7 +82,8 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   void RequestStop();  // stage 0: end at the next step boundary that is possible
   void HoldForStop();  // stage 0: see StageCore
   void StopAfter(uint64_t end_step);
-  void Close();  // drop links and executor now; nothing is reported any more
+  void OnRound(const CoordinatorMessage& message);  // RoundFix, RoundAbort, RoundCommit
+  void Close();                                     // drop links and executor now; nothing is reported any more
 
   bool ready() const;
   bool finished() const { return reported_finished_; }
@@ -123,6 +127,8 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   absl::Status CheckLag(const Item& item, uint32_t weights_buffer);
   void OnComputed(const ComputeEffect& effect, ComputeOutcome outcome);
   void ReportResult(const ComputeEffect& effect, const ComputeOutcome& outcome);
+  void OpenRounds(LinkFactory& factory);
+  void OnRoundResult(uint64_t round, RoundValues values);
   void WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units);
   void OnCheckpointWritten(std::vector<CheckpointPart> parts);
   void NoteScalar(const ReportScalar& scalar);
@@ -140,6 +146,9 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   StageEvents events_;
   StageCore core_;
   std::shared_ptr<StageExecutor> executor_;
+  std::vector<uint64_t> unit_parameters_;  // of the executor
+  std::unique_ptr<StageRounds> rounds_;
+  RoundValues round_values_;  // of the round that has been committed and has not entered the weights yet
   Stream above_, below_;
   std::deque<std::pair<Side, LinkFrame>> early_frames_;
   std::map<uint64_t, Payload> inputs_, gradients_;  // by item sequence

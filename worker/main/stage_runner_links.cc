@@ -32,8 +32,27 @@ void StageRunner::OpenLinks(LinkFactory& factory) {
   // Receivers first: a neighbour that dials early finds one.
   if (setup_.above) OpenSide(factory, Side::kAbove, *setup_.above);
   if (setup_.below) OpenSide(factory, Side::kBelow, *setup_.below);
+  if (setup_.rounds) OpenRounds(factory);
   links_open_ = true;
   MaybeReady();
+}
+
+void StageRunner::OpenRounds(LinkFactory& factory) {
+  const std::weak_ptr<StageRunner> weak = weak_from_this();
+  StageRounds::Events events;
+  events.on_report = [weak](WorkerMessage message) {
+    const auto self = weak.lock();
+    if (self && !self->closed_) self->events_.on_report(std::move(message));
+  };
+  events.on_result = [weak](uint64_t round, RoundValues values) {
+    if (const auto self = weak.lock()) self->OnRoundResult(round, std::move(values));
+  };
+  events.on_failed = [weak](const absl::Status& status, const std::string& peer) {
+    const auto self = weak.lock();
+    // As with neighbours: who has finished may be released first.
+    if (self && !self->finished_steps_) self->Fail(status, peer);
+  };
+  rounds_ = std::make_unique<StageRounds>(*setup_.rounds, loops_.worker, loops_.averaging, &factory, std::move(events));
 }
 
 void StageRunner::OpenSide(LinkFactory& factory, Side side, const NeighbourLink& link) {
@@ -191,6 +210,7 @@ void StageRunner::SendItem(Side side, FrameKind kind, const Item& item) {
     output_ = Payload{};
   }
   stream.sender->Send(std::move(frame));
+  if (rounds_) rounds_->OnPipelineFrame();
 }
 
 void StageRunner::SendControl(Side side, FrameKind kind, uint64_t n, absl::string_view payload) {

@@ -1,6 +1,9 @@
 #include "worker/main/stage_setup.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
@@ -56,6 +59,7 @@ StageCoreConfig CoreConfig(const AssignStage& assign, const RunConfig& config) {
                     : config.clip_per_stage ? ClipScope::kStage
                                             : ClipScope::kGlobal;
   core.clip_norm = config.clip_norm;
+  core.rounds = config.averaging.rounds;
   return core;
 }
 
@@ -96,6 +100,73 @@ NeighbourLink MakeLink(const Plan& plan, const RunConfig& config, uint32_t bound
   return link;
 }
 
+// What `from` sends to `to` in rounds.
+StreamIdentity AveragingStream(const Plan& from_plan, const StageAssignment& from, const StageAssignment& to,
+                               AveragingCodec codec) {
+  StreamIdentity identity;
+  identity.run = from_plan.run();
+  identity.cluster = from_plan.cluster();
+  identity.epoch = from_plan.epoch();
+  identity.sender = from.worker();
+  identity.sender_incarnation = from.incarnation();
+  identity.receiver_incarnation = to.incarnation();
+  identity.cut = from.first_unit();
+  identity.direction = LinkDirection::kAveraging;
+  identity.wire_format = static_cast<uint32_t>(codec);
+  return identity;
+}
+
+absl::Status CheckClusterPlans(const AssignStage& assign, const RunConfig& config) {
+  if (static_cast<uint32_t>(assign.cluster_plans_size()) != config.num_clusters) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plans of ", assign.cluster_plans_size(), " clusters, the run has ", config.num_clusters));
+  }
+  for (uint32_t c = 0; c < config.num_clusters; ++c) {
+    const StageCuts& cuts = config.cluster_cuts[c];
+    const Plan& plan = assign.cluster_plans(static_cast<int>(c));
+    bool fits = static_cast<size_t>(plan.stages_size()) + 1 == cuts.size();
+    for (int i = 0; fits && i < plan.stages_size(); ++i) {
+      fits = plan.stages(i).first_unit() == cuts[static_cast<size_t>(i)] &&
+             plan.stages(i).end_unit() == cuts[static_cast<size_t>(i) + 1];
+    }
+    if (!fits) return absl::InvalidArgumentError(absl::StrCat("plan and record disagree about cluster ", c));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RoundSetup> ReadRounds(const AssignStage& assign, const RunConfig& config,
+                                      const AddressOfWorker& address_of) {
+  RETURN_IF_ERROR(CheckClusterPlans(assign, config));
+  RoundSetup setup;
+  setup.averaging = config.averaging;
+  setup.epoch = assign.plan().epoch();
+  setup.cluster = config.cluster;
+  setup.first_unit = config.first_unit(assign.stage());
+  setup.uplink_bytes_per_second = assign.uplink_bytes_per_second();
+  ASSIGN_OR_RETURN(setup.shards, RefineCuts(config.cluster_cuts));
+  setup.own = ShardsOfStage(setup.shards, config.cluster, assign.stage());
+  for (const Plan& plan : assign.cluster_plans()) setup.epochs.push_back(plan.epoch());
+  const StageAssignment& own = assign.plan().stages(static_cast<int>(assign.stage()));
+  std::set<std::string> met;
+  for (const uint32_t shard : setup.own) {
+    std::vector<std::string>& owners = setup.owners.emplace_back();
+    for (uint32_t c = 0; c < config.num_clusters; ++c) {
+      if (c == config.cluster) {
+        owners.emplace_back();
+        continue;
+      }
+      const Plan& plan = assign.cluster_plans(static_cast<int>(c));
+      const StageAssignment& other = plan.stages(static_cast<int>(setup.shards[shard].owner[c]));
+      owners.push_back(other.worker());
+      if (!met.insert(other.worker()).second) continue;
+      setup.partners.push_back({other.worker(), address_of(other.worker(), other.address()),
+                                AveragingStream(assign.plan(), own, other, config.averaging.codec),
+                                AveragingStream(plan, other, own, config.averaging.codec)});
+    }
+  }
+  return setup;
+}
+
 }  // namespace
 
 absl::StatusOr<StageOrder> ReadStageOrder(const AssignStage& assign, const std::string& own_name,
@@ -115,6 +186,9 @@ absl::StatusOr<StageOrder> ReadStageOrder(const AssignStage& assign, const std::
   setup.run_dir = assign.record().spec().run_dir();
   setup.checkpoint_folder = ClusterFolder(config.cluster, config.num_clusters);
   setup.cluster_steps = config.cluster_steps;
+  if (config.averaging.rounds.enabled()) {
+    ASSIGN_OR_RETURN(setup.rounds, ReadRounds(assign, config, address_of));
+  }
   const uint32_t stage = assign.stage();
   if (stage > 0) setup.above = MakeLink(assign.plan(), config, stage - 1, true, address_of);
   if (stage + 1 < config.num_stages()) setup.below = MakeLink(assign.plan(), config, stage, false, address_of);

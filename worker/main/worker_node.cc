@@ -41,10 +41,12 @@ ProbeResult ToProto(const absl::StatusOr<MeasuredUnits>& measured) {
 
 }  // namespace
 
-WorkerNode::WorkerNode() : worker_loop_("worker"), compute_loop_("compute"), bulk_loop_("bulk") {}
+WorkerNode::WorkerNode()
+    : worker_loop_("worker"), compute_loop_("compute"), bulk_loop_("bulk"), averaging_loop_("averaging") {}
 
 WorkerNode::~WorkerNode() {
-  // The two that post to the worker loop end first.
+  // Those that post to the worker loop end first.
+  averaging_loop_.Stop();
   bulk_loop_.Stop();
   compute_loop_.Stop();
   worker_loop_.Stop();
@@ -62,12 +64,15 @@ absl::Status WorkerNode::Run(WorkerNodeOptions options) {
   worker_loop_.Post([this, &swept] {
     Release("the worker ends");
     session_->Stop();
-    // Behind what Release has posted: from here on nothing uses the links.
-    worker_loop_.Post([this, &swept] {
-      session_.reset();
-      const std::lock_guard guard(mutex_);
-      swept = true;
-      ended_.notify_all();
+    // Behind what Release has posted, here and to the averaging loop, which posts back: from here on nothing uses the
+    // links.
+    averaging_loop_.Post([this, &swept] {
+      worker_loop_.Post([this, &swept] {
+        session_.reset();
+        const std::lock_guard guard(mutex_);
+        swept = true;
+        ended_.notify_all();
+      });
     });
   });
   lock.lock();
@@ -153,6 +158,15 @@ void WorkerNode::OnMessage(CoordinatorMessage message) {
     case CoordinatorMessage::kStopRun:
       if (stage && stage->epoch() == message.stop_run().epoch()) OnStop(message.stop_run(), *stage);
       return;
+    case CoordinatorMessage::kRoundFix:
+      if (stage && stage->epoch() == message.round_fix().epoch()) stage->OnRound(message);
+      return;
+    case CoordinatorMessage::kRoundAbort:
+      if (stage && stage->epoch() == message.round_abort().epoch()) stage->OnRound(message);
+      return;
+    case CoordinatorMessage::kRoundCommit:
+      if (stage && stage->epoch() == message.round_commit().epoch()) stage->OnRound(message);
+      return;
     case CoordinatorMessage::kReleaseStage:
       if (stage && stage->epoch() == message.release_stage().epoch()) Release(message.release_stage().reason());
       return;
@@ -225,8 +239,9 @@ absl::Status WorkerNode::Assign(const AssignStage& assign) {
     stage_.reset();
     ReportFailure(epoch, status, peer);
   };
-  stage_ = StageRunner::Create(std::move(order.setup), StageLoops{&worker_loop_, &compute_loop_, &bulk_loop_},
-                               std::move(events));
+  stage_ =
+      StageRunner::Create(std::move(order.setup),
+                          StageLoops{&worker_loop_, &compute_loop_, &bulk_loop_, &averaging_loop_}, std::move(events));
   CreateExecutor(std::move(order.executor), epoch);
   // Loading and connecting go on at the same time: all stages of the plan do both now.
   const std::shared_ptr<StageRunner> stage = stage_;

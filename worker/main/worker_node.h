@@ -5,8 +5,8 @@
 //     any state --error--> StageFailed --> idle        any state --ReleaseStage, coordinator lost--> idle
 //
 // Threading: Create, Run, RequestExit and the destructor on the main thread (RequestExit on any); the rest on the
-// worker loop, which it owns, like the compute and the bulk loop. Errors: Run returns why the worker ended. Ownership:
-// the connector and the link factory outlive Run; they must use loop().
+// worker loop, which it owns, like the compute, the bulk and the averaging loop. Errors: Run returns why the worker
+// ended. Ownership: the connector and the link factory outlive Run; they must use loop().
 #pragma once
 
 #include <condition_variable>
@@ -87,7 +87,7 @@ class WorkerNode {
   std::condition_variable ended_;
   std::optional<absl::Status> result_;
 
-  ThreadEventLoop worker_loop_, compute_loop_, bulk_loop_;  // last: their functions use what is above
+  ThreadEventLoop worker_loop_, compute_loop_, bulk_loop_, averaging_loop_;  // last: their functions use what is above
 };
 
 }  // namespace stagecoach

@@ -48,8 +48,9 @@ TEST_P(RunJournalTest, Rows_AreThereAfterReopening) {
   batch.steps = {{0, 5.5, 1, 2, false}, {1, 5.25, 0.5, 3, true}};
   batch.evaluations = {{2, 5.0}};
   batch.checkpoints = {{2, "abc"}};
+  batch.rounds = {{1, 2, "def"}};
   ASSERT_EQ(journal_->Append("run", batch), absl::OkStatus());
-  ASSERT_EQ(journal_->Append("other", JournalBatch{{{0, 1, 1, 1, false}}, {}, {}}), absl::OkStatus());
+  ASSERT_EQ(journal_->Append("other", JournalBatch{{{0, 1, 1, 1, false}}, {}, {}, {}}), absl::OkStatus());
   ASSERT_EQ(journal_->SaveRun("run", {"running", "{}", 7}), absl::OkStatus());
   Reopen();
   const auto read = journal_->Read("run");
@@ -59,19 +60,22 @@ TEST_P(RunJournalTest, Rows_AreThereAfterReopening) {
   EXPECT_TRUE(read->steps[1].skip);
   EXPECT_EQ(read->evaluations[0].loss, 5.0);
   EXPECT_EQ(read->checkpoints[0].weight_hash, "abc");
+  ASSERT_EQ(read->rounds.size(), 1u);
+  EXPECT_EQ(read->rounds[0].step, 2u);
+  EXPECT_EQ(read->rounds[0].hash, "def");
   EXPECT_EQ(journal_->ReadRun("run")->epoch, 7u);
   EXPECT_EQ(journal_->ReadRun("none").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(RunJournalTest, RepeatedStep_ReplacesTheRow) {
-  ASSERT_TRUE(journal_->Append("run", JournalBatch{{{3, 1, 1, 1, false}}, {}, {}}).ok());
-  ASSERT_TRUE(journal_->Append("run", JournalBatch{{{3, 2, 1, 1, false}}, {}, {}}).ok());
+  ASSERT_TRUE(journal_->Append("run", JournalBatch{{{3, 1, 1, 1, false}}, {}, {}, {}}).ok());
+  ASSERT_TRUE(journal_->Append("run", JournalBatch{{{3, 2, 1, 1, false}}, {}, {}, {}}).ok());
   EXPECT_EQ(journal_->Read("run")->steps.size(), 1u);
   EXPECT_EQ(journal_->Read("run")->steps[0].loss, 2);
 }
 
 TEST_P(RunJournalTest, ListRuns_HasEachWithItsStateAndSteps) {
-  const auto step = [](uint64_t index) { return JournalBatch{{{index, 1, 1, 1, false}}, {}, {}}; };
+  const auto step = [](uint64_t index) { return JournalBatch{{{index, 1, 1, 1, false}}, {}, {}, {}}; };
   ASSERT_TRUE(journal_->SaveRun("one", {"8 lost", "{}", 3}).ok());
   ASSERT_TRUE(journal_->SaveRun("one-more", {"6 ", "{}", 4}).ok());
   ASSERT_TRUE(journal_->SaveRun("two", {"7 stopped", "{}", 9}).ok());

@@ -44,11 +44,11 @@ TEST(OuterOptimizerTest, Steps_AreTheFormulas) {
 
 TEST(OuterOptimizerTest, AppliedRounds_KeepWhatTheRuleSays) {
   std::vector<float> weights = {10};
-  ApplyRound(ApplyRule::kAdditive, {4.0f}, {3.0f}, absl::MakeSpan(weights));
+  ApplyRound(MergeRule::kAdditive, {4.0f}, {3.0f}, absl::MakeSpan(weights));
   EXPECT_FLOAT_EQ(weights[0], 11);
-  ApplyRound(ApplyRule::kBlend, {4.0f}, {3.0f}, absl::MakeSpan(weights));
+  ApplyRound(MergeRule::kBlend, {4.0f}, {3.0f}, absl::MakeSpan(weights));
   EXPECT_FLOAT_EQ(weights[0], 7.5f);
-  ApplyRound(ApplyRule::kReplace, {4.0f}, {3.0f}, absl::MakeSpan(weights));
+  ApplyRound(MergeRule::kReplace, {4.0f}, {3.0f}, absl::MakeSpan(weights));
   EXPECT_FLOAT_EQ(weights[0], 4);
 }
 
