@@ -11,6 +11,11 @@ stagecoach_test(
   DEPS sc_coordinator_domain
   LABELS unit)
 stagecoach_test(
+  unit_planning_files
+  SOURCES ${coordinator_unit}/fleet_file_test.cc ${coordinator_unit}/run_model_test.cc
+  DEPS sc_planning_files
+  LABELS unit)
+stagecoach_test(
   unit_coordinator_service
   SOURCES ${coordinator_unit}/run_journal_test.cc ${coordinator_unit}/plan_builder_test.cc
           ${coordinator_unit}/run_state_text_test.cc

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/codec/number_codec.h"
 #include "common/run_spec/run_spec_record.h"
 #include "common/run_spec/run_spec_validation.h"
 #include "common/status_macros.h"
@@ -12,6 +11,7 @@
 #include "coordinator/domain/schedule_choice.h"
 #include "coordinator/domain/stage_memory.h"
 #include "coordinator/domain/stage_partition.h"
+#include "coordinator/planning_files/run_model.h"
 
 #ifndef STAGECOACH_VERSION
 #error "the build defines STAGECOACH_VERSION"
@@ -21,41 +21,28 @@ namespace stagecoach {
 namespace {
 
 constexpr uint32_t kProbeMicrobatches = 8;   // the share of an update in a microbatch's time before M is known
-constexpr double kFrameHeaderBytes = 64;     // 01 section 9
 constexpr uint32_t kMaxMicrobatches = 4096;  // of the run spec
 
 std::string ClusterName(size_t cluster) { return absl::StrCat("cluster-", cluster); }
 
 uint32_t NumUnits(const ModelSpec& model) { return model.layers() + 2; }
 
-bool Subspace(const ModelSpec& model) { return model.compression() == COMPRESSION_SUBSPACE; }
-
 const UnitTiming& TimingOf(const ModelSpec& model, const ProbeResult& probe, uint32_t unit) {
-  if (unit == 0) return probe.embedding();
-  if (unit == model.layers() + 1) return probe.head();
-  return Subspace(model) && unit > model.layers() - model.tail_layers() ? probe.tail_block() : probe.block();
+  switch (ShapeOf(model).KindOf(unit)) {
+    case UnitKind::kEmbedding:
+      return probe.embedding();
+    case UnitKind::kTailBlock:
+      return probe.tail_block();
+    case UnitKind::kHead:
+      return probe.head();
+    default:
+      return probe.block();
+  }
 }
 
-double FrameBytes(const RunSpec& spec) {
-  const uint32_t rows = spec.schedule().sequences() * spec.schedule().sequence_tokens();
-  const uint32_t columns = Subspace(spec.model()) ? spec.model().rank() : spec.model().width();
-  return kFrameHeaderBytes +
-         static_cast<double>(EncodedBytes(static_cast<WireFormat>(spec.wire().format()), rows, columns));
-}
-
-// Muon keeps one moment of the blocks' matrices; what else it trains is AdamW's.
-uint32_t OptimizerBytes(const RunSpec& spec, uint32_t unit) {
-  const auto kind = spec.optimizer().kind();
-  const bool in_block = unit > 0 && unit <= spec.model().layers();
-  return kind == OPTIMIZER_KIND_SGD || (kind == OPTIMIZER_KIND_MUON && in_block) ? 4 : 8;
-}
-
-// On the host, and only of workers whose limit is the host's: what was pinned, the common weights, the new ones, the
-// sum and an encoded copy; momentum old and new; what rounding lost, old and new.
-uint32_t RoundBytes(const RunSpec& spec, const WorkerDescription& worker) {
-  const AveragingSpec& averaging = spec.averaging();
-  if (averaging.wire() == AVERAGING_WIRE_UNSPECIFIED || worker.device != "cpu") return 0;
-  return 20 + (averaging.outer_momentum() > 0 ? 8 : 0) + (averaging.wire() == AVERAGING_WIRE_INT4 ? 8 : 0);
+// What rounds keep lies on the host: only workers whose limit is the host's count it.
+uint32_t RoundBytesOn(const WorkerDescription& worker, const AveragingSpec& averaging) {
+  return worker.device == "cpu" ? RoundBytes(averaging) : 0;
 }
 
 // Workers that share the memory which a worker's limit was read from.
@@ -82,7 +69,7 @@ PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured,
                                     timing.update_seconds() / kProbeMicrobatches);
       StageMemoryRule own = memory;
       own.optimizer_bytes = OptimizerBytes(spec, unit);
-      own.round_bytes = RoundBytes(spec, description);
+      own.round_bytes = RoundBytesOn(description, spec.averaging());
       worker.unit_bytes.push_back(UnitBytes(own, timing.parameters(), timing.activation_bytes()));
       largest = std::max<uint64_t>(largest, timing.activation_bytes());
     }
@@ -425,13 +412,6 @@ void NoteDifferentMachines(const Measurements& measured, const RunRecord& record
 }
 
 }  // namespace
-
-std::vector<bool> AllowedCuts(const ModelSpec& model) {
-  std::vector<bool> allowed(NumUnits(model), false);
-  const uint32_t last = Subspace(model) ? model.layers() - model.tail_layers() + 1 : model.layers() + 1;
-  for (uint32_t unit = 2; unit <= last && unit < allowed.size(); ++unit) allowed[unit] = true;
-  return allowed;
-}
 
 RunSpec ProbeSpec(const RunInputs& inputs) {
   RunSpec spec = inputs.spec;

@@ -31,9 +31,6 @@ struct BuiltPlan {
   uint64_t stop_after_step = 0;  // in updates; the whole run if the user gave none
 };
 
-// In front of which units a cut may lie; size = units.
-std::vector<bool> AllowedCuts(const ModelSpec& model);
-
 // What a worker measures: the spec with every default that a probe needs.
 RunSpec ProbeSpec(const RunInputs& inputs);
 

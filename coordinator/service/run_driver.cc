@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
 #include "coordinator/domain/stage_partition.h"
+#include "coordinator/planning_files/run_model.h"
 #include "coordinator/service/run_state_text.h"
 #include "google/protobuf/util/json_util.h"
 

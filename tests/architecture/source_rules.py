@@ -20,6 +20,7 @@ ALLOWED = {
     "model": ("common", "model", "protos"),
     "coordinator/domain": ("common", "coordinator/domain"),
     "coordinator/store": ("common", "coordinator/domain", "coordinator/store"),
+    "coordinator/planning_files": ("common", "coordinator/domain", "coordinator/planning_files", "protos"),
     "coordinator": ("common", "model/data", "coordinator", "protos"),
     "worker/domain": ("common", "worker/domain"),
     "worker/tensor": ("common", "worker/tensor", "protos"),
@@ -28,7 +29,7 @@ ALLOWED = {
     "worker/control": ("common", "worker/control", "worker/domain", "protos"),
     "worker/compute": ("common", "model", "worker/compute", "worker/tensor", "worker/domain"),
     "worker": ("common", "model", "worker", "protos"),
-    "cli": ("common", "cli", "coordinator/domain", "model/data", "protos"),
+    "cli": ("common", "cli", "coordinator/domain", "coordinator/planning_files", "model/data", "protos"),
 }
 GRPC_ALLOWED = re.compile(r"^(common/grpc/|coordinator/(service|main)/|worker/link/grpc_|worker/link/link_probe|"
                           r"worker/control/grpc_|worker/main/|cli/)")

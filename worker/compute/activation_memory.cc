@@ -1,5 +1,7 @@
 #include "worker/compute/activation_memory.h"
 
+#include "common/model_shape.h"
+
 namespace stagecoach {
 namespace {
 
@@ -10,12 +12,11 @@ constexpr uint64_t kShareOfAvailable = 8;
 }  // namespace
 
 uint64_t BlockActivationBytes(const RunConfig& config) {
-  const ModelConfig& model = config.model;
-  const uint64_t rows = uint64_t{config.sequences} * config.tokens;
-  const auto width = static_cast<uint64_t>(model.width), hidden = static_cast<uint64_t>(model.feedforward);
-  // Inputs of the matrix products and norms, q, k, v, attention probabilities, the gate's factors.
-  const uint64_t numbers = 8 * width + 4 * hidden + 2 * static_cast<uint64_t>(model.heads) * config.tokens;
-  return rows * numbers * sizeof(float);
+  ModelShape shape;
+  shape.width = static_cast<uint64_t>(config.model.width);
+  shape.heads = static_cast<uint64_t>(config.model.heads);
+  shape.feedforward = static_cast<uint64_t>(config.model.feedforward);
+  return UnitActivationBytes(shape, UnitKind::kBlock, config.sequences, config.tokens);
 }
 
 bool ChooseRecompute(const RunConfig& config, uint64_t blocks, uint64_t window, uint64_t available_bytes) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/run_spec/run_spec_validation.h"
+#include "coordinator/planning_files/run_model.h"
 #include "coordinator/service/wire_checks.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"

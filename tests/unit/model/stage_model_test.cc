@@ -6,8 +6,10 @@
 #include <memory>
 #include <set>
 
+#include "common/model_shape.h"
 #include "model/counter_values.h"
 #include "model/generate.h"
+#include "model/parameter_layout.h"
 #include "tests/unit/model/small_models.h"
 
 namespace stagecoach {
@@ -209,6 +211,35 @@ TEST(Generate, TemperatureZero_IsArgmaxAndSamplingIsReproducible) {
   EXPECT_NE(sampled, Generate(model, weights, {1, 2, 3}, options));
   options.top_k = 1;
   EXPECT_EQ(Generate(model, weights, {1, 2, 3}, options), greedy);
+}
+
+// What plans reckon with when no model is built.
+TEST(ModelShapeTest, ParametersAndCuts_AreThoseOfTheModel) {
+  for (const auto& [name, config] : AllKinds()) {
+    SCOPED_TRACE(name);
+    ModelShape shape;
+    shape.gpt2 = config.architecture == Architecture::kGpt2;
+    shape.pre_norm = config.norm == NormPlacement::kPre;
+    shape.width = static_cast<uint64_t>(config.width);
+    shape.layers = static_cast<uint64_t>(config.layers);
+    shape.heads = static_cast<uint64_t>(config.heads);
+    shape.kv_heads = static_cast<uint64_t>(config.kv_heads);
+    shape.feedforward = static_cast<uint64_t>(config.feedforward);
+    shape.vocabulary = static_cast<uint64_t>(config.vocabulary);
+    shape.max_tokens = static_cast<uint64_t>(config.max_tokens);
+    shape.rank = static_cast<uint64_t>(config.rank);
+    shape.tail_layers = static_cast<uint64_t>(config.tail_layers);
+    EXPECT_EQ(shape.boundary_columns(), config.boundary_columns());
+    ASSERT_EQ(shape.num_units(), config.num_units());
+    for (uint32_t unit = 0; unit < config.num_units(); ++unit) {
+      uint64_t parameters = 0;
+      for (const LayoutEntry& entry : ParameterLayout(config, unit, unit + 1)) {
+        parameters += static_cast<uint64_t>(entry.info.numel);
+      }
+      EXPECT_EQ(UnitParameters(shape, shape.KindOf(unit)), parameters) << "unit " << unit;
+      EXPECT_EQ(shape.CutAllowed(unit), config.CutAllowed(unit)) << "unit " << unit;
+    }
+  }
 }
 
 }  // namespace
