@@ -8,6 +8,7 @@
 
 #include "cli/commands/fleet_commands.h"
 #include "cli/commands/linkem_command.h"
+#include "cli/commands/plan_command.h"
 #include "cli/train/train_command.h"
 #include "common/exit_code.h"
 #include "common/host_port.h"
@@ -86,6 +87,19 @@ void AddStatusAndStop(CLI::App* app, Command* command, StatusOptions* status_opt
   stop->callback([=] { *command = [stop_options] { return RunStop(*stop_options); }; });
 }
 
+void AddPlan(CLI::App* app, Command* command, PlanOptions* options) {
+  CLI::App* plan = app->add_subcommand("plan", "Plan a run on a fleet that is written down; asks no coordinator");
+  plan->add_option("fleet", options->fleet, "fleet file (YAML)")->required()->check(kNotEmpty);
+  plan->add_option("run", options->run, "run spec (YAML)")->required()->check(kNotEmpty);
+  plan->add_option("--clusters", options->clusters,
+                   "exactly so many copies of the model (default: the run's, or chosen)")
+      ->check(CLI::PositiveNumber);
+  plan->add_option("-o,--output", options->format, "table, json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  plan->callback([=] { *command = [options] { return RunPlan(*options); }; });
+}
+
 void AddLinkem(CLI::App* app, Command* command, LinkemOptions* options) {
   CLI::App* linkem = app->add_subcommand("linkem", "Emulate slow links between loopback addresses, until SIGTERM");
   linkem->add_option("--link", options->links, "FROM:TO=127.0.0.1:PORT->ADDRESS:PORT, or ->@PORT_FILE (repeatable)")
@@ -108,9 +122,11 @@ int Main(int argc, char** argv) {
   StatusOptions status;
   StopOptions stop;
   LinkemOptions linkem;
+  PlanOptions plan;
   AddTrain(&app, &command, &train);
   AddSubmit(&app, &command, &submit);
   AddStatusAndStop(&app, &command, &status, &stop);
+  AddPlan(&app, &command, &plan);
   AddLinkem(&app, &command, &linkem);
   app.add_subcommand("version", "Print the version")->callback([&] {
     command = [] {

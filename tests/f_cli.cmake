@@ -20,6 +20,10 @@ stagecoach_test(integration_cli
                 DEPS process_harness LABELS integration TIMEOUT 120 PROGRAMS stagecoach parent_of_sleeper)
 set_property(TEST integration_cli APPEND PROPERTY ENVIRONMENT "STAGECOACH_TESTS=${CMAKE_BINARY_DIR}/tests")
 
+stagecoach_test(integration_plan
+                SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/plan_command_test.cc
+                DEPS process_harness nlohmann_json::nlohmann_json LABELS integration TIMEOUT 120 PROGRAMS stagecoach)
+
 stagecoach_test(integration_coordinator_client
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/coordinator_client_test.cc
                 DEPS sc_cli sc_coordinator_service LABELS integration)

@@ -1,0 +1,35 @@
+// What `plan` and `simulate` work on: a fleet file and a run file, and the plan of the one for the other.
+//
+// Threading: pure functions but for reading files. Errors: INVALID_ARGUMENT, NOT_FOUND with FILE:LINE;
+// FAILED_PRECONDITION: there is no plan, and why.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/domain/planning/fleet_plan.h"
+#include "coordinator/planning_files/fleet_file.h"
+#include "coordinator/planning_files/run_model.h"
+#include "protos/run.pb.h"
+
+namespace stagecoach {
+
+struct PlanningInputs {
+  std::string fleet_name;
+  RunSpec spec;  // as written
+  RunModel model;
+  Fleet fleet;
+  uint32_t clusters = 0;           // asked for; 0: the planner chooses
+  std::vector<std::string> notes;  // for people
+};
+
+// clusters: of the command line, 0 if it names none: then those of the run file, if it does.
+absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file, const std::string& run_file,
+                                                  uint32_t clusters);
+
+// Plans, and where the run leaves M to the plan settles it: 2N, as a coordinator does.
+absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs);
+
+}  // namespace stagecoach
