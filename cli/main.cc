@@ -9,6 +9,7 @@
 #include "cli/commands/fleet_commands.h"
 #include "cli/commands/linkem_command.h"
 #include "cli/commands/plan_command.h"
+#include "cli/commands/simulate_command.h"
 #include "cli/train/train_command.h"
 #include "common/exit_code.h"
 #include "common/host_port.h"
@@ -100,6 +101,24 @@ void AddPlan(CLI::App* app, Command* command, PlanOptions* options) {
   plan->callback([=] { *command = [options] { return RunPlan(*options); }; });
 }
 
+void AddSimulate(CLI::App* app, Command* command, SimulateOptions* options) {
+  CLI::App* simulate = app->add_subcommand("simulate", "Run a plan of a fleet that is written down in virtual time");
+  simulate->add_option("fleet", options->fleet, "fleet file (YAML)")->required()->check(kNotEmpty);
+  simulate->add_option("run", options->run, "run spec (YAML)")->required()->check(kNotEmpty);
+  simulate->add_option("--plan", options->plan, "plan to judge (JSON of `plan -o json`); default: planned here")
+      ->check(kNotEmpty);
+  simulate->add_option("--clusters", options->clusters, "as of plan")->check(CLI::PositiveNumber);
+  simulate->add_option("--steps", options->steps, "steps that are measured (default: of 1000 microbatches)")
+      ->check(CLI::Range(1, 1000000));
+  simulate->add_option("--jitter", options->jitter_ms, "of every link and direction, up to so many ms more or less")
+      ->check(CLI::Range(0.0, 60000.0));
+  simulate->add_option("--seed", options->seed, "of jitter")->check(CLI::NonNegativeNumber)->capture_default_str();
+  simulate->add_option("-o,--output", options->format, "table, json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  simulate->callback([=] { *command = [options] { return RunSimulate(*options); }; });
+}
+
 void AddLinkem(CLI::App* app, Command* command, LinkemOptions* options) {
   CLI::App* linkem = app->add_subcommand("linkem", "Emulate slow links between loopback addresses, until SIGTERM");
   linkem->add_option("--link", options->links, "FROM:TO=127.0.0.1:PORT->ADDRESS:PORT, or ->@PORT_FILE (repeatable)")
@@ -123,10 +142,12 @@ int Main(int argc, char** argv) {
   StopOptions stop;
   LinkemOptions linkem;
   PlanOptions plan;
+  SimulateOptions simulate;
   AddTrain(&app, &command, &train);
   AddSubmit(&app, &command, &submit);
   AddStatusAndStop(&app, &command, &status, &stop);
   AddPlan(&app, &command, &plan);
+  AddSimulate(&app, &command, &simulate);
   AddLinkem(&app, &command, &linkem);
   app.add_subcommand("version", "Print the version")->callback([&] {
     command = [] {

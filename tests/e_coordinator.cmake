@@ -16,6 +16,11 @@ stagecoach_test(
   DEPS sc_planning_files
   LABELS unit)
 stagecoach_test(
+  unit_simulation
+  SOURCES ${coordinator_unit}/pipeline_simulation_test.cc
+  DEPS sc_simulation
+  LABELS unit)
+stagecoach_test(
   unit_coordinator_service
   SOURCES ${coordinator_unit}/run_journal_test.cc ${coordinator_unit}/plan_builder_test.cc
           ${coordinator_unit}/run_state_text_test.cc

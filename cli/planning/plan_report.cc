@@ -180,12 +180,10 @@ absl::StatusOr<FleetPlan> ReadPlan(const std::string& text, const std::string& f
       if (!stage.ok()) return stage.status();
       planned.stages.push_back(*stage);
     }
-    if (cluster.contains("window") && cluster["window"].is_number_unsigned()) {
-      planned.window = static_cast<uint32_t>(std::clamp<uint64_t>(cluster["window"].get<uint64_t>(), 1, 256));
+    if (!cluster.contains("window") || !cluster["window"].is_number_unsigned()) {
+      return Wrong(where, "window is missing: the most microbatches in flight");
     }
-    if (cluster.contains("j") && cluster["j"].is_number_unsigned()) {
-      planned.j = static_cast<uint32_t>(std::min<uint64_t>(cluster["j"].get<uint64_t>(), 32768));
-    }
+    planned.window = static_cast<uint32_t>(std::clamp<uint64_t>(cluster["window"].get<uint64_t>(), 1, 256));
   }
   return plan;
 }

@@ -59,23 +59,6 @@ uint32_t LargestWindowOf(const FleetPlan& plan) {
   return window;
 }
 
-// J that the run fixes.
-void ApplyGivenJ(const PlanningInputs& inputs, FleetPlan* plan) {
-  const ScheduleSpec& schedule = inputs.spec.schedule();
-  const uint32_t m = inputs.model.plan.microbatches;
-  const bool two_buffers = schedule.kind() == SCHEDULE_KIND_2BW;
-  if (!two_buffers && (!schedule.has_j() || schedule.j() <= 0)) return;
-  const uint32_t j = two_buffers ? m : static_cast<uint32_t>(schedule.j());
-  for (PlannedCluster& cluster : plan->clusters) {
-    if (cluster.j > j) {
-      plan->explanation.push_back(absl::StrCat("J ", j, " of the run is below ", cluster.j,
-                                               ", which these windows need: stages wait for updates"));
-    }
-    cluster.j = j;
-    cluster.phi = static_cast<double>(j) / m;
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file, const std::string& run_file,
@@ -114,6 +97,22 @@ absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs) {
   if (!given) inputs->notes.push_back(absl::StrCat("schedule.microbatches is left to the plan: ", m));
   ApplyGivenJ(*inputs, &plan);
   return plan;
+}
+
+void ApplyGivenJ(const PlanningInputs& inputs, FleetPlan* plan) {
+  const ScheduleSpec& schedule = inputs.spec.schedule();
+  const uint32_t m = inputs.model.plan.microbatches;
+  const bool two_buffers = schedule.kind() == SCHEDULE_KIND_2BW;
+  if (!two_buffers && (!schedule.has_j() || schedule.j() <= 0)) return;
+  const uint32_t j = two_buffers ? m : static_cast<uint32_t>(schedule.j());
+  for (PlannedCluster& cluster : plan->clusters) {
+    if (cluster.j > j) {
+      plan->explanation.push_back(absl::StrCat("J ", j, " of the run is below ", cluster.j,
+                                               ", which these windows need: stages wait for updates"));
+    }
+    cluster.j = j;
+    cluster.phi = static_cast<double>(j) / m;
+  }
 }
 
 }  // namespace stagecoach

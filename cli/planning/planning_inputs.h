@@ -32,4 +32,7 @@ absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file,
 // Plans, and where the run leaves M to the plan settles it: 2N, as a coordinator does.
 absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs);
 
+// J of the plan is that of the run, where that fixes it; said in the explanation if stages have to wait for it.
+void ApplyGivenJ(const PlanningInputs& inputs, FleetPlan* plan);
+
 }  // namespace stagecoach

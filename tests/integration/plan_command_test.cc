@@ -151,5 +151,50 @@ TEST(PlanCommandTest, FixedJ_IsThatOfTheRun) {
   EXPECT_EQ(plan["clusters"][0]["phi"], 0.125);
 }
 
+TEST(SimulateCommandTest, PlanOfTheSameFiles_RunsAsPredicted) {
+  const std::vector<std::string> arguments = {"simulate", Example("fleets/eight-stages.yaml"),
+                                              Example("runs/protocol-nanogpt.yaml"), "-o", "json"};
+  const ProgramResult result = RunProgram("stagecoach", arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json report = json::parse(result.output);
+  const double simulated = report["simulated_tokens_per_second"], predicted = report["predicted_tokens_per_second"];
+  EXPECT_NEAR(simulated / predicted, 1, 0.1);
+  for (const json& stage : report["clusters"][0]["stages"]) {
+    double sum = stage["compute"];
+    for (const json& share : stage["waiting"]) sum += share.get<double>();
+    EXPECT_NEAR(sum, 1, 1e-6) << stage;
+  }
+  EXPECT_EQ(RunProgram("stagecoach", arguments).output, result.output);
+}
+
+TEST(SimulateCommandTest, GivenPlan_IsJudgedAndMistakesAreRefused) {
+  testing::TemporaryFolder folder;
+  const std::string fleet = folder.Write("fleet.yaml", kTwoWorkers), run = folder.Write("run.yaml", kRun);
+  const auto judge = [&](const std::string& plan) {
+    return RunProgram("stagecoach", {"simulate", fleet, run, "--plan", folder.Write("plan.json", plan)});
+  };
+  const auto stages = [](const std::string& rows) {
+    return absl::StrCat(R"({"clusters": [{"window": 4, "stages": [)", rows, "]}]}");
+  };
+  const ProgramResult good = judge(stages(R"({"worker": "b", "first_unit": 0, "end_unit": 2},)"
+                                          R"({"worker": "a", "first_unit": 2, "end_unit": 6})"));
+  EXPECT_EQ(good.exit_code, 0) << good.error;
+  EXPECT_TRUE(absl::StrContains(good.output, "tokens/s simulated")) << good.output;
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"{}", "plan.json: not a plan"},
+      {R"({"clusters": [{"stages": [{"worker": "a", "first_unit": 0, "end_unit": 6}]}]})", "window is missing"},
+      {stages(R"({"worker": "c", "first_unit": 0, "end_unit": 6})"), "there is no worker c in this fleet"},
+      {stages(R"({"worker": "a", "end_unit": 6})"), "clusters[0].stages[0]: first_unit is missing"},
+      {stages(R"({"worker": "a", "first_unit": 0, "end_unit": 2})"), "does not cover the model"},
+      {stages(R"({"worker": "a", "first_unit": 0, "end_unit": 1})"), "no such cut"},
+  };
+  for (const auto& [plan, message] : wrong) {
+    const ProgramResult result = judge(plan);
+    EXPECT_EQ(result.exit_code, 64) << plan;
+    EXPECT_TRUE(absl::StrContains(result.error, message)) << result.error;
+  }
+  EXPECT_EQ(RunProgram("stagecoach", {"simulate", fleet, run, "--plan", folder.File("none")}).exit_code, 64);
+}
+
 }  // namespace
 }  // namespace stagecoach
