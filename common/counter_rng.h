@@ -20,6 +20,7 @@ enum class RngPurpose : uint32_t {
   kTest = 7,
   kJitter = 8,
   kSample = 9,
+  kPlanSearch = 10,
 };
 
 // Ten rounds of Philox4x32 on `counter` under `key`.

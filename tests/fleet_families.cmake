@@ -8,3 +8,8 @@ stagecoach_test(
           ${CMAKE_SOURCE_DIR}/tests/unit/common/rng_draws_test.cc
   DEPS fleet_families
   LABELS unit)
+stagecoach_test(
+  unit_planner
+  SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/coordinator/planning/planner_test.cc
+  DEPS fleet_families
+  LABELS unit)
