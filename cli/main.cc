@@ -43,7 +43,8 @@ void AddTrain(CLI::App* app, Command* command, TrainOptions* options) {
   train->add_option("--j", options->j, "microbatches of a step that use the previous weights: auto or a number");
   train->add_option("--wire", options->wire, "fp32, bf16, int8");
   train->add_option("--threads", options->threads, "torch threads of each worker");
-  train->add_option("--clusters", options->clusters, "copies of the model that train on disjoint data: 1..workers");
+  train->add_option("--clusters", options->clusters,
+                    "copies of the model that train on disjoint data: 1..workers, or auto: chosen with the plan");
   train->add_option("--run-dir", options->run_dir, "folder of the run (default: the file's, else runs/NAME-N)")
       ->check(kNotEmpty);
   train->add_option("--stop-after", options->stop_after, "end with a checkpoint when this many steps are done")

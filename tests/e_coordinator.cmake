@@ -7,7 +7,7 @@ stagecoach_test(
   SOURCES ${coordinator_unit}/membership_test.cc ${coordinator_unit}/stage_partition_test.cc
           ${coordinator_unit}/schedule_choice_test.cc ${coordinator_unit}/step_ledger_test.cc
           ${coordinator_unit}/run_machine_test.cc ${coordinator_unit}/round_machine_test.cc
-          ${coordinator_unit}/run_ledger_test.cc ${coordinator_unit}/speed_watch_test.cc
+          ${coordinator_unit}/run_ledger_test.cc ${coordinator_unit}/division_choice_test.cc ${coordinator_unit}/speed_watch_test.cc
   DEPS sc_coordinator_domain
   LABELS unit)
 stagecoach_test(
@@ -23,7 +23,7 @@ stagecoach_test(
 stagecoach_test(
   unit_coordinator_service
   SOURCES ${coordinator_unit}/run_journal_test.cc ${coordinator_unit}/plan_builder_test.cc
-          ${coordinator_unit}/run_state_text_test.cc
+          ${coordinator_unit}/run_state_text_test.cc ${coordinator_unit}/cluster_choice_test.cc
   DEPS sc_coordinator_service
   LABELS unit)
 stagecoach_test(

@@ -7,16 +7,13 @@
 #include "common/run_spec/run_spec_validation.h"
 #include "common/run_spec/run_spec_yaml.h"
 #include "common/status_macros.h"
-#include "coordinator/domain/planning/planner.h"
+#include "coordinator/planning_files/run_plan.h"
 #include "model/data/dataset_index.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr uint32_t kByteVocabulary = 256;
-constexpr uint32_t kFirstMicrobatches = 64;   // M before windows are known
-constexpr uint32_t kMostMicrobatches = 4096;  // of the run spec
-constexpr int kMostAttempts = 6;              // of settling M: 2N moves little once it is near
 
 // Paths are not needed here: `train` gives them by flags.
 absl::StatusOr<RunSpec> ReadRun(const std::string& path) {
@@ -44,21 +41,6 @@ void FillVocabulary(RunSpec* spec, std::vector<std::string>* notes) {
       absl::StrCat("model.vocabulary is not given: ", kByteVocabulary, ", that of text as bytes, is assumed"));
 }
 
-absl::StatusOr<FleetPlan> PlanOnce(const PlanningInputs& inputs) {
-  PlannerOptions options;
-  options.clusters = inputs.clusters;
-  absl::StatusOr<FleetPlan> plan = PlanFleet(inputs.model.plan, inputs.fleet, options);
-  // Trying again does not help: it is what was asked that cannot be.
-  if (absl::IsResourceExhausted(plan.status())) return absl::FailedPreconditionError(plan.status().message());
-  return plan;
-}
-
-uint32_t LargestWindowOf(const FleetPlan& plan) {
-  uint32_t window = 1;
-  for (const PlannedCluster& cluster : plan.clusters) window = std::max(window, cluster.window);
-  return window;
-}
-
 }  // namespace
 
 absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file, const std::string& run_file,
@@ -68,7 +50,8 @@ absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file,
   ASSIGN_OR_RETURN(inputs.spec, ReadRun(run_file));
   FillVocabulary(&inputs.spec, &inputs.notes);
   inputs.fleet_name = written.file.name().empty() ? "fleet" : written.file.name();
-  inputs.clusters = clusters > 0 ? clusters : inputs.spec.averaging().clusters();
+  const AveragingSpec& averaging = inputs.spec.averaging();
+  inputs.clusters = clusters > 0 ? clusters : averaging.choose_clusters() ? 0 : averaging.clusters();
   RunModelOptions options;
   options.averages = inputs.clusters != 1;
   options.rounds_in_limit = !AllWorkersAreGpus(written.file);
@@ -84,18 +67,16 @@ absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file,
 }
 
 absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs) {
-  uint32_t& m = inputs->model.plan.microbatches;
-  const bool given = m > 0;
-  if (!given) m = kFirstMicrobatches;
-  ASSIGN_OR_RETURN(FleetPlan plan, PlanOnce(*inputs));
-  for (int attempt = 0; !given && attempt < kMostAttempts; ++attempt) {
-    const uint32_t wanted = std::min(kMostMicrobatches, 2 * LargestWindowOf(plan));
-    if (wanted == m) break;
-    m = wanted;
-    ASSIGN_OR_RETURN(plan, PlanOnce(*inputs));
-  }
-  if (!given) inputs->notes.push_back(absl::StrCat("schedule.microbatches is left to the plan: ", m));
-  ApplyGivenJ(*inputs, &plan);
+  PlanModel& model = inputs->model.plan;
+  const bool given = model.microbatches > 0;
+  PlannerOptions options;
+  options.clusters = inputs->clusters;
+  absl::StatusOr<FleetPlan> plan = PlanRun(inputs->fleet, options, &model);
+  // Trying again does not help: it is what was asked that cannot be.
+  if (absl::IsResourceExhausted(plan.status())) return absl::FailedPreconditionError(plan.status().message());
+  if (!plan.ok()) return plan.status();
+  if (!given) inputs->notes.push_back(absl::StrCat("schedule.microbatches is left to the plan: ", model.microbatches));
+  ApplyGivenJ(*inputs, &*plan);
   return plan;
 }
 

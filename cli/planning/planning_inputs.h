@@ -25,7 +25,8 @@ struct PlanningInputs {
   std::vector<std::string> notes;  // for people
 };
 
-// clusters: of the command line, 0 if it names none: then those of the run file, if it does.
+// clusters: of the command line, 0 if it names none: then those of the run file, if it does and
+// does not leave the choice to the plan.
 absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file, const std::string& run_file,
                                                   uint32_t clusters);
 

@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint32_t kMostWorkersToChooseFor = 64;  // RunMachine::kMostMeasuredTogether
+
 // runs/NAME-1, runs/NAME-2, ...: a new folder each time.
 std::string NewRunDir(const std::string& name) {
   for (int number = 1;; ++number) {
@@ -76,6 +78,12 @@ absl::Status CheckFlags(const TrainOptions& options) {
 
 absl::Status CheckClusters(const TrainOptions& options, const RunSpec& spec) {
   const uint32_t clusters = spec.averaging().clusters();
+  if (spec.averaging().choose_clusters()) {
+    if (options.workers <= kMostWorkersToChooseFor) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("--workers: at most ", kMostWorkersToChooseFor,
+                                                   " with --clusters auto (every pair is measured), got ",
+                                                   options.workers, "; give the number of clusters instead"));
+  }
   if (clusters > options.workers) {
     return absl::InvalidArgumentError(absl::StrCat(options.clusters ? "--clusters" : "averaging.clusters", ": ",
                                                    clusters, " clusters need at least as many --workers, got ",
@@ -99,7 +107,12 @@ absl::StatusOr<RunSpec> BuildRunSpec(const TrainOptions& options, std::vector<st
   RETURN_IF_ERROR(Override(&spec, "--schedule", "schedule.kind", options.schedule));
   RETURN_IF_ERROR(Override(&spec, "--j", "schedule.j", options.j == "auto" ? "-1" : options.j));
   RETURN_IF_ERROR(Override(&spec, "--wire", "wire.format", options.wire));
-  RETURN_IF_ERROR(Override(&spec, "--clusters", "averaging.clusters", options.clusters));
+  if (options.clusters == "auto") {
+    spec.mutable_averaging()->set_choose_clusters(true);
+  } else if (options.clusters) {
+    RETURN_IF_ERROR(Override(&spec, "--clusters", "averaging.clusters", options.clusters));
+    spec.mutable_averaging()->set_choose_clusters(false);
+  }
   if (!options.data.empty()) {
     spec.mutable_data()->set_path(options.data);
   } else if (!EarlierRun(options).empty()) {

@@ -63,7 +63,7 @@ const FieldRules& RunSpecFields() {
       {"evaluation.microbatches", 0, 65536, false, false, false, "0..65536; 0 = no evaluation", "8"},
       {"checkpoint.every_steps", 0, 1e9, false, false, false, "0..1000000000; 0 = only at the end", "0"},
       {"checkpoint.keep", 1, 1000, false, false, false, "1..1000", "3"},
-      {"averaging.clusters", 1, 64, false, false, false, "1..64", "1"},
+      {"averaging.clusters", 1, 64, false, false, false, "1..64", "1; with choose_clusters 64"},
       {"averaging.every_steps", 1, 1e9, false, false, false, "1..1000000000", "100"},
       {"averaging.delay_steps", 0, 1e9, false, false, false, "0..every_steps - 1", "5, at most every_steps - 1"},
       {"averaging.wire", 0, 0, false, false, false, "fp32, bf16, int8, int4", "int8"},
@@ -73,6 +73,7 @@ const FieldRules& RunSpecFields() {
        "0.7; nesterov with every_steps 30..99: 0.4"},
       {"averaging.outer_momentum", 0, 1, false, true, false, "0 <= x < 1 (not with plain)",
        "nesterov 0.9, with every_steps < 30: 0.3; sgd 0"},
+      {"averaging.choose_clusters", 0, 0, false, false, false, "true, false", "false"},
       {"run_dir", 0, 0, false, false, true, "a folder that every worker reaches by this path", "required"},
   };
   return *rules;

@@ -70,10 +70,15 @@ absl::Status CheckEqual(const RunSpec& wanted, const RunSpec& recorded) {
   for (const FieldRule& rule : RunSpecFields()) {
     const absl::string_view path = rule.path;
     if (MayChange(path) || !Given(wanted, path)) continue;
-    if (absl::StartsWith(path, "averaging.") && std::max(1u, wanted.averaging().clusters()) == 1 &&
-        recorded.averaging().clusters() <= 1) {
+    const bool choose = wanted.averaging().choose_clusters();
+    const uint32_t clusters = std::max(1u, recorded.averaging().clusters());
+    if (absl::StartsWith(path, "averaging.") && clusters == 1 &&
+        (choose || std::max(1u, wanted.averaging().clusters()) == 1)) {
       continue;  // of no meaning in a run of one cluster, whose record has no averaging
     }
+    // The record has what was chosen, within what was allowed.
+    if (path == "averaging.choose_clusters") continue;
+    if (path == "averaging.clusters" && choose && clusters <= wanted.averaging().clusters()) continue;
     if (Equal(FindPlace(wanted, path), FindPlace(recorded, path))) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", TextOrNone(wanted, rule), " contradicts the record of the earlier run, which has ",

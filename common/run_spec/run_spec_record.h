@@ -3,6 +3,7 @@
 //
 //   name, run_dir, data.path, checkpoint.*, evaluation.every_steps, schedule.recompute    taken
 //   schedule.steps, evaluation.microbatches                                               kept, with a note
+//   averaging.choose_clusters                                                             done: the record's clusters
 //   every other key                                                                       must be absent or equal
 //
 // Threading: pure. Errors: INVALID_ARGUMENT: names the key, both values and what to do.

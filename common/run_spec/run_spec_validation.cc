@@ -17,6 +17,9 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
+constexpr uint64_t kMostLosses = 2000000;  // of a manifest, about 23 bytes each as JSON
+constexpr uint32_t kMostClusters = 64;
+
 // Oldest delay in steps that a spec may ask for: a stage keeps tau + 2 copies of its weights (02 section 5).
 constexpr uint64_t kMaxForcedDelay = 8;
 
@@ -141,9 +144,10 @@ absl::Status CheckSchedule(const RunSpec& original, const RunSpec& spec) {
 // The manifest of a checkpoint (64 MiB at most) holds the loss of every update; with several clusters those of each and
 // their mean.
 absl::Status CheckHistory(const RunSpec& spec) {
-  constexpr uint64_t kMostLosses = 2000000;  // about 23 bytes each as JSON
   const ScheduleSpec& schedule = spec.schedule();
-  const uint64_t clusters = spec.averaging().clusters(), updates = std::max(1u, schedule.microbatches());
+  // What is chosen later stays within MostClusters.
+  const uint64_t clusters = spec.averaging().choose_clusters() ? 1 : spec.averaging().clusters(),
+                 updates = std::max(1u, schedule.microbatches());
   const uint64_t rows = clusters > 1 ? clusters + 1 : schedule.kind() == SCHEDULE_KIND_PIPEDREAM ? updates : 1;
   if (schedule.steps() <= kMostLosses / rows) return absl::OkStatus();
   return Invalid("schedule.steps", absl::StrCat(schedule.steps(), " is above ", kMostLosses / rows, ", the most with ",
@@ -158,6 +162,12 @@ absl::Status CheckAveraging(const RunSpec& original, const RunSpec& spec) {
   if (averaging.clusters() <= 1) return absl::OkStatus();
   if (spec.schedule().kind() == SCHEDULE_KIND_PIPEDREAM) {
     return Invalid("averaging.clusters", "above 1 is not possible with schedule.kind: pipedream");
+  }
+  const ScheduleKind kind = spec.schedule().kind();
+  if (averaging.choose_clusters() && (kind == SCHEDULE_KIND_GPIPE || kind == SCHEDULE_KIND_SYNC_1F1B)) {
+    return Invalid("averaging.choose_clusters",
+                   "is not possible with this schedule.kind, a baseline with windows of its own that are not planned; "
+                   "allowed: fd-2bw, sync, 2bw");
   }
   if (averaging.delay_steps() >= averaging.every_steps()) {
     return Invalid("averaging.delay_steps",
@@ -276,11 +286,17 @@ void FillDefaults(RunSpec* spec, uint32_t vocabulary) {
   if (spec->checkpoint().keep() == 0) spec->mutable_checkpoint()->set_keep(3);
   // A run of one cluster has no averaging, and its record does not speak of it.
   AveragingSpec* averaging = spec->mutable_averaging();
-  if (averaging->clusters() <= 1) {
+  if (averaging->choose_clusters() && averaging->clusters() == 0) averaging->set_clusters(kMostClusters);
+  if (averaging->clusters() <= 1 && !averaging->choose_clusters()) {
     spec->clear_averaging();
   } else {
     FillAveraging(schedule->steps(), averaging);
   }
+}
+
+uint32_t MostClusters(const RunSpec& spec) {
+  const uint64_t rows = kMostLosses / std::max<uint64_t>(1, spec.schedule().steps());
+  return static_cast<uint32_t>(std::clamp<uint64_t>(rows, 2, std::max(1u, spec.averaging().clusters()) + 1) - 1);
 }
 
 void FillPlannedDefaults(RunSpec* spec, uint32_t microbatches, uint32_t j, bool delayed) {

@@ -17,6 +17,10 @@ absl::Status ValidateRunSpec(const RunSpec& spec);
 // (model.vocabulary then stays as it is). Filling twice changes nothing.
 void FillDefaults(RunSpec* spec, uint32_t vocabulary);
 
+// Most clusters that averaging.choose_clusters may come to: those allowed, as far as a checkpoint's manifest holds the
+// losses of all.
+uint32_t MostClusters(const RunSpec& spec);
+
 // M, J and what depends on them: optimizer kind and its coefficients, warm-ups, error feedback. `delayed`: some
 // microbatch uses weights older than the newest (J > 0, or pipedream). The spec has been through FillDefaults.
 void FillPlannedDefaults(RunSpec* spec, uint32_t microbatches, uint32_t j, bool delayed);

@@ -1,6 +1,7 @@
 #include "coordinator/domain/run_machine.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -41,14 +42,50 @@ std::string RunMachine::StageName(absl::string_view worker) const {
                       place.stage, ")");
 }
 
-// Equal sizes, and the links of each pipeline.
+size_t RunMachine::MostMembers() const {
+  if (!options_.cluster_sizes.empty()) {
+    return std::accumulate(options_.cluster_sizes.begin(), options_.cluster_sizes.end(), size_t{0});
+  }
+  const size_t most = size_t{options_.max_stages} * options_.clusters;
+  return options_.choose_clusters ? std::min(most, kMostMeasuredTogether) : most;
+}
+
 void RunMachine::SplitMembers() {
-  cluster_sizes_ = EqualClusterSizes(members_.size(), options_.clusters);
+  if (options_.choose_clusters) {
+    cluster_sizes_ = {members_.size()};  // until the plan is there
+  } else if (!options_.cluster_sizes.empty()) {
+    cluster_sizes_ = options_.cluster_sizes;
+  } else {
+    cluster_sizes_ = EqualClusterSizes(members_.size(), options_.clusters);
+  }
+}
+
+// Neighbours of each pipeline, both ways; where the plan chooses, all pairs by the circle method: one place stays, the
+// others turn, and opposite ones meet. Of an odd number one pauses in each round.
+void RunMachine::ListLinks() {
+  if (options_.choose_clusters) {
+    const size_t workers = members_.size(), places = workers + workers % 2;
+    for (size_t turn = 0; turn + 1 < places; ++turn) {
+      const auto member_at = [&](size_t place) {
+        return place == 0 ? size_t{0} : 1 + (place - 1 + turn) % (places - 1);
+      };
+      std::vector<Link> there, back;
+      for (size_t place = 0; place < places / 2; ++place) {
+        const size_t a = member_at(place), b = member_at(places - 1 - place);
+        if (a >= workers || b >= workers) continue;
+        there.emplace_back(members_[a], members_[b]);
+        back.emplace_back(members_[b], members_[a]);
+      }
+      link_rounds_.push_back(std::move(there));
+      link_rounds_.push_back(std::move(back));
+    }
+    return;
+  }
   size_t first = 0;
   for (const size_t size : cluster_sizes_) {
     for (size_t i = first; i + 1 < first + size; ++i) {
-      links_to_probe_.emplace_back(members_[i], members_[i + 1]);
-      links_to_probe_.emplace_back(members_[i + 1], members_[i]);
+      link_rounds_.push_back({{members_[i], members_[i + 1]}});
+      link_rounds_.push_back({{members_[i + 1], members_[i]}});
     }
     first += size;
   }
@@ -56,15 +93,17 @@ void RunMachine::SplitMembers() {
 
 RunEffects RunMachine::OnFreeWorkers(MonoTime now, const std::vector<std::string>& free) {
   if (phase_ != RunPhase::kWaiting) return {};
-  const size_t wanted = options_.workers_wanted == 0 ? options_.clusters : options_.workers_wanted;
+  size_t wanted = options_.choose_clusters ? 1 : options_.clusters;
+  if (!options_.cluster_sizes.empty()) wanted = MostMembers();
+  if (options_.workers_wanted > 0) wanted = options_.workers_wanted;
   if (free.size() < wanted) {
     detail_ = absl::StrCat("waits for workers: ", free.size(), " of ", wanted, " are there");
     return {};
   }
   const size_t limit = options_.workers_wanted == 0 ? free.size() : wanted;
-  const size_t most = size_t{options_.max_stages} * options_.clusters;
-  members_.assign(free.begin(), free.begin() + static_cast<ptrdiff_t>(std::min(limit, most)));
+  members_.assign(free.begin(), free.begin() + static_cast<ptrdiff_t>(std::min(limit, MostMembers())));
   SplitMembers();
+  ListLinks();
   next_probe_ = 0;
   return NextProbe(now);
 }
@@ -75,10 +114,16 @@ RunEffects RunMachine::NextProbe(MonoTime now) {
     Enter(now, RunPhase::kMeasuring, absl::StrCat("measures worker ", members_[index]), options_.probe_timeout);
     return {ProbeWorkerEffect{members_[index]}};
   }
-  if (index - workers < links_to_probe_.size()) {
-    const auto& [from, to] = links_to_probe_[index - workers];
-    Enter(now, RunPhase::kMeasuring, absl::StrCat("measures link ", from, " -> ", to), options_.link_timeout);
-    return {ProbeLinkEffect{from, to}};
+  if (index - workers < link_rounds_.size()) {
+    const std::vector<Link>& round = link_rounds_[index - workers];
+    links_under_way_.insert(round.begin(), round.end());
+    RunEffects effects;
+    for (const auto& [from, to] : round) effects.push_back(ProbeLinkEffect{from, to});
+    Enter(now, RunPhase::kMeasuring,
+          round.size() == 1 ? absl::StrCat("measures link ", round[0].first, " -> ", round[0].second)
+                            : absl::StrCat("measures links, round ", index - workers + 1, " of ", link_rounds_.size()),
+          options_.link_timeout);
+    return effects;
   }
   Enter(now, RunPhase::kPlanning, "makes the plan", options_.plan_timeout);
   return {MakePlanEffect{members_}};
@@ -96,14 +141,25 @@ RunEffects RunMachine::OnWorkerProbed(MonoTime now, absl::string_view worker, ab
 
 RunEffects RunMachine::OnLinkProbed(MonoTime now, absl::string_view from, absl::string_view to,
                                     absl::string_view error) {
-  if (phase_ != RunPhase::kMeasuring || detail_ != absl::StrCat("measures link ", from, " -> ", to)) return {};
-  if (!error.empty()) return Fail(absl::StrCat("worker ", from, " cannot reach worker ", to, ": ", error));
-  return NextProbe(now);
+  if (phase_ != RunPhase::kMeasuring || links_under_way_.erase({std::string(from), std::string(to)}) == 0) return {};
+  if (!error.empty() && !options_.choose_clusters) {
+    return Fail(absl::StrCat("worker ", from, " cannot reach worker ", to, ": ", error));
+  }
+  return links_under_way_.empty() ? NextProbe(now) : RunEffects{};
 }
 
-RunEffects RunMachine::OnPlanned(MonoTime now, uint64_t total_steps) {
+RunEffects RunMachine::OnPlanned(MonoTime now, uint64_t total_steps,
+                                 const std::vector<std::vector<std::string>>& clusters) {
   if (phase_ != RunPhase::kPlanning) return {};
   options_.total_steps = total_steps;
+  if (!clusters.empty()) {
+    members_.clear();
+    cluster_sizes_.clear();
+    for (const std::vector<std::string>& cluster : clusters) {
+      members_.insert(members_.end(), cluster.begin(), cluster.end());
+      cluster_sizes_.push_back(cluster.size());
+    }
+  }
   Enter(now, RunPhase::kLoading, "workers load their stages", options_.load_timeout);
   return {AssignStagesEffect{}};
 }
@@ -236,6 +292,10 @@ RunEffects RunMachine::OnTick(MonoTime now) {
                     ? absl::StrCat("the last checkpoint did not become complete in time")
                     : absl::StrCat("no stage has moved for ", options_.stall_timeout / std::chrono::seconds(1),
                                    " s; see the logs of the workers"));
+  }
+  if (phase_ == RunPhase::kMeasuring && options_.choose_clusters && !links_under_way_.empty()) {
+    links_under_way_.clear();  // as if they could not be measured
+    return NextProbe(now);
   }
   return Fail(absl::StrCat("took too long: ", detail_));
 }

@@ -6,6 +6,9 @@
 //   any --stop asked before RUNNING--> STOPPED
 //   any --a worker of the run is lost, a stage or a step of this list fails or takes too long--> FAILED
 //
+// Where the plan chooses the clusters, all pairs of workers are measured first, in rounds of pairs that have no worker
+// in common; a pair that cannot be measured is left to the plan, which does not use it.
+//
 // Several clusters in one run share this life: it begins when the stages of all are ready, ends when all have finished
 // after the same step, and a worker lost anywhere ends it.
 //
@@ -60,17 +63,22 @@ using RunEffects = std::vector<RunEffect>;
 class RunMachine {
  public:
   struct Options {
-    uint32_t workers_wanted = 0;  // 0 = all that are free when there is at least one
-    uint32_t max_stages = 1;      // cuts + 1 that the model allows
-    uint32_t clusters = 1;        // the workers are split over so many
+    uint32_t workers_wanted = 0;        // 0 = all that are free when there is at least one
+    uint32_t max_stages = 1;            // cuts + 1 that the model allows
+    uint32_t clusters = 1;              // the workers are split over so many; with choose_clusters over so many at most
+    bool choose_clusters = false;       // OnPlanned says which worker is in which cluster
+    std::vector<size_t> cluster_sizes;  // of an earlier run: the split is not even then
     uint64_t total_steps = 1;
     Duration probe_timeout = std::chrono::seconds(180);   // a large block on a slow CPU: 7 passes
-    Duration link_timeout = std::chrono::seconds(60);     // 30 s of traffic and the dialling
+    Duration link_timeout = std::chrono::seconds(60);     // of a link or a round: 30 s of traffic and the dialling
     Duration plan_timeout = std::chrono::seconds(300);    // opens the data, verifies a checkpoint
     Duration load_timeout = std::chrono::seconds(600);    // reads a checkpoint from slow storage
     Duration stall_timeout = std::chrono::seconds(180);   // no stage moves at all
     Duration commit_timeout = std::chrono::seconds(120);  // last parts and the manifest
   };
+
+  // Where every pair is measured there are two rounds for each worker of up to a few seconds.
+  static constexpr size_t kMostMeasuredTogether = 64;
 
   explicit RunMachine(const Options& options) : options_(options) {}
 
@@ -78,7 +86,8 @@ class RunMachine {
   RunEffects OnFreeWorkers(MonoTime now, const std::vector<std::string>& free);
   RunEffects OnWorkerProbed(MonoTime now, absl::string_view worker, absl::string_view error);
   RunEffects OnLinkProbed(MonoTime now, absl::string_view from, absl::string_view to, absl::string_view error);
-  RunEffects OnPlanned(MonoTime now, uint64_t total_steps);
+  // clusters: members in pipeline order, where the plan chose them (else empty); who is in none is no member any more.
+  RunEffects OnPlanned(MonoTime now, uint64_t total_steps, const std::vector<std::vector<std::string>>& clusters);
   RunEffects OnPlanFailed(MonoTime now, absl::string_view error);
   RunEffects OnStageReady(MonoTime now, absl::string_view worker);
   RunEffects OnProgress(MonoTime now);                                            // any stage did anything
@@ -98,7 +107,7 @@ class RunMachine {
   bool ended() const { return phase_ >= RunPhase::kFinished; }
   // What it waits for, or why it ended.
   const std::string& detail() const { return detail_; }
-  // In pipeline order, cluster after cluster; empty while WAITING.
+  // In pipeline order, cluster after cluster; empty while WAITING. By name until the plan has chosen clusters.
   const std::vector<std::string>& members() const { return members_; }
   // Workers of each cluster: their sum is the number of members.
   const std::vector<size_t>& cluster_sizes() const { return cluster_sizes_; }
@@ -114,7 +123,11 @@ class RunMachine {
     std::string peer, error;
   };
 
+  using Link = std::pair<std::string, std::string>;  // from, to
+
+  size_t MostMembers() const;
   void SplitMembers();
+  void ListLinks();
   RunEffects NextProbe(MonoTime now);
   RunEffects Fail(absl::string_view error);
   RunEffects EndWhenComplete(MonoTime now);
@@ -126,9 +139,10 @@ class RunMachine {
   std::string detail_ = "waits for workers";
   std::vector<std::string> members_;
   std::vector<size_t> cluster_sizes_;
-  std::vector<std::pair<std::string, std::string>> links_to_probe_;  // inside clusters, both ways
-  size_t next_probe_ = 0;                                            // members, then links
-  std::map<std::string, uint64_t> stop_points_;                      // by stage 0
+  std::vector<std::vector<Link>> link_rounds_;  // measured together; one link each unless the plan chooses clusters
+  std::set<Link> links_under_way_;
+  size_t next_probe_ = 0;                        // members, then rounds of links
+  std::map<std::string, uint64_t> stop_points_;  // by stage 0
   std::set<std::string> ready_;
   std::map<std::string, uint64_t> finished_;
   std::optional<uint64_t> committed_;

@@ -177,8 +177,8 @@ absl::StatusOr<std::string> FleetControl::Submit(const SubmitRequest& request) {
   around.membership = &membership_;
   around.send = [this](const std::string& worker, const CoordinatorMessage& message) { SendTo(worker, message); };
   around.free_workers = [this] { return FreeWorkers(); };
-  // Runs that wait get the workers that became free: not from inside the effects of the run that ended.
-  around.on_ended = [this] {
+  // Runs that wait get the workers that became free: not from inside the effects of the run that had them.
+  around.on_workers_free = [this] {
     loop_->Post([this] {
       for (size_t i = 0; i < runs_.size(); ++i) runs_[i]->OnWorkersChanged();
     });

@@ -12,6 +12,7 @@
 #include "coordinator/domain/stage_memory.h"
 #include "coordinator/domain/stage_partition.h"
 #include "coordinator/planning_files/run_model.h"
+#include "coordinator/service/cluster_choice.h"
 
 #ifndef STAGECOACH_VERSION
 #error "the build defines STAGECOACH_VERSION"
@@ -411,6 +412,18 @@ void NoteDifferentMachines(const Measurements& measured, const RunRecord& record
   }
 }
 
+absl::StatusOr<DivisionSpeed> SpeedOfDivision(const RunInputs& inputs, const Measurements& division) {
+  std::vector<ClusterDraft> drafts = SplitClusters(division);
+  std::vector<std::string> notes;
+  RETURN_IF_ERROR(DraftPlans(inputs, division, &drafts, &notes));
+  DivisionSpeed speed;
+  for (const ClusterDraft& draft : drafts) {
+    speed.microbatches_per_second.push_back(draft.schedule.microbatches_per_second);
+    speed.loop_seconds = std::max(speed.loop_seconds, draft.speed.loop_seconds);
+  }
+  return speed;
+}
+
 }  // namespace
 
 RunSpec ProbeSpec(const RunInputs& inputs) {
@@ -423,6 +436,11 @@ RunSpec ProbeSpec(const RunInputs& inputs) {
 }
 
 absl::StatusOr<BuiltPlan> BuildPlan(const RunInputs& inputs, const Measurements& measured, uint64_t epoch) {
+  if (inputs.spec.averaging().choose_clusters()) {
+    ASSIGN_OR_RETURN(ClusterChoice choice, ChooseClusters(inputs, measured, SpeedOfDivision));
+    choice.inputs.notes.insert(choice.inputs.notes.end(), choice.explanation.begin(), choice.explanation.end());
+    return BuildPlan(choice.inputs, choice.division, epoch);
+  }
   BuiltPlan built;
   std::vector<std::string> notes = inputs.notes;
   std::vector<ClusterDraft> drafts = SplitClusters(measured);

@@ -5,24 +5,14 @@
 // Threading: pure functions. Errors: FAILED_PRECONDITION, INVALID_ARGUMENT, RESOURCE_EXHAUSTED with what to change.
 #pragma once
 
-#include <map>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/domain/membership.h"
+#include "coordinator/service/measurements.h"
 #include "coordinator/service/run_inputs.h"
 #include "protos/coordinator.pb.h"
 
 namespace stagecoach {
-
-struct Measurements {
-  std::vector<WorkerDescription> workers;  // in pipeline order, cluster after cluster
-  std::vector<size_t> cluster_sizes;       // workers of each; empty: one cluster
-  std::map<std::string, ProbeResult> probes;
-  std::map<std::pair<std::string, std::string>, LinkResult> links;  // from, to
-};
 
 struct BuiltPlan {
   RunRecord record;
@@ -34,6 +24,8 @@ struct BuiltPlan {
 // What a worker measures: the spec with every default that a probe needs.
 RunSpec ProbeSpec(const RunInputs& inputs);
 
+// Where the spec leaves the clusters to the plan they are chosen here (coordinator/service/cluster_choice.h): the
+// record has what was chosen, and the plans name who is in which.
 absl::StatusOr<BuiltPlan> BuildPlan(const RunInputs& inputs, const Measurements& measured, uint64_t epoch);
 
 }  // namespace stagecoach

@@ -1,6 +1,7 @@
 #include "coordinator/service/run_driver.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,15 +46,39 @@ void RunDriver::OnInputs(absl::StatusOr<RunInputs> inputs) {
   inputs_ = std::make_unique<RunInputs>(*std::move(inputs));
   limits_.workers_wanted = request_.workers();
   limits_.clusters = std::max(1u, inputs_->spec.averaging().clusters());
-  if (request_.workers() > 0 && request_.workers() < limits_.clusters) {
-    return Perform(machine_.OnFatal(
-        around_.loop->Now(),
-        absl::StrCat(limits_.clusters, " clusters need as many workers, ", request_.workers(), " are asked for")));
+  limits_.choose_clusters = inputs_->spec.averaging().choose_clusters();
+  if (inputs_->earlier) {
+    for (const ClusterRecord& row : inputs_->earlier->clusters()) {
+      limits_.cluster_sizes.push_back(static_cast<size_t>(row.cuts_size()) + 1);
+    }
+  }
+  if (const absl::Status status = CheckWorkers(); !status.ok()) {
+    refused_ = true;
+    return Perform(machine_.OnFatal(around_.loop->Now(), status.message()));
   }
   limits_.max_stages = MaxStages(AllowedCuts(inputs_->spec.model()));
   limits_.total_steps = inputs_->spec.schedule().steps();
   machine_ = RunMachine(limits_);
   OnWorkersChanged();
+}
+
+absl::Status RunDriver::CheckWorkers() const {
+  const uint32_t asked = request_.workers();
+  if (asked == 0) return absl::OkStatus();
+  if (limits_.choose_clusters) {
+    if (asked <= RunMachine::kMostMeasuredTogether) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("averaging.choose_clusters: every pair of workers is measured, of at most ",
+                     RunMachine::kMostMeasuredTogether, "; ", asked, " are asked for: name the number of clusters"));
+  }
+  const size_t stages = std::accumulate(limits_.cluster_sizes.begin(), limits_.cluster_sizes.end(), size_t{0});
+  if (asked < stages) {
+    return absl::FailedPreconditionError(absl::StrCat("the earlier run has ", stages, " stages in ", limits_.clusters,
+                                                      " clusters, ", asked, " workers are asked for"));
+  }
+  if (asked >= limits_.clusters) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(limits_.clusters, " clusters need as many workers, ", asked, " are asked for"));
 }
 
 void RunDriver::OnWorkersChanged() {
@@ -62,9 +87,14 @@ void RunDriver::OnWorkersChanged() {
   const std::vector<std::string> free = around_.free_workers();
   Perform(machine_.OnFreeWorkers(around_.loop->Now(), free));
   const size_t wanted = request_.workers() == 0 ? free.size() : request_.workers();
-  if (machine_.members().empty() || wanted <= size_t{limits_.max_stages} * limits_.clusters) return;
-  inputs_->notes.push_back(
-      absl::StrCat("the model can be cut into ", limits_.max_stages, " stages at most: the other workers stay free"));
+  if (machine_.members().empty() || wanted <= machine_.members().size()) return;
+  const std::string why =
+      !limits_.cluster_sizes.empty() ? absl::StrCat("the earlier run has ", machine_.members().size(), " stages in ",
+                                                    limits_.clusters, " clusters")
+      : machine_.members().size() < size_t{limits_.max_stages} * limits_.clusters
+          ? absl::StrCat("every pair is measured, of ", RunMachine::kMostMeasuredTogether, " workers at most")
+          : absl::StrCat("the model can be cut into ", limits_.max_stages, " stages at most");
+  inputs_->notes.push_back(absl::StrCat(why, ": the other workers stay free"));
 }
 
 void RunDriver::Perform(const RunEffects& effects) {
@@ -83,7 +113,7 @@ void RunDriver::Perform(const RunEffects& effects) {
       if (writer_) writer_->Detach();
       for (const auto& writer : cluster_writers_) writer->Detach();
       SaveState();
-      around_.on_ended();
+      around_.on_workers_free();
     }
   }
 }
@@ -133,6 +163,8 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
     return Perform(machine_.OnPlanFailed(now, built.status().message()));
   }
   built_ = std::make_unique<BuiltPlan>(*std::move(built));
+  std::vector<std::vector<std::string>> chosen;
+  if (limits_.choose_clusters) chosen = OrderAsPlanned();
   if (inputs_->checkpoint) {
     checkpoint_step_ = inputs_->checkpoint->step();
     checkpoint_dir_ = CheckpointDir(built_->record.spec().run_dir(), checkpoint_step_);
@@ -156,7 +188,23 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
         writer_of(absl::StrCat(name_, "/", built_->record.clusters(static_cast<int>(c)).name())));
   }
   SaveState();
-  Perform(machine_.OnPlanned(now, built_->record.spec().schedule().steps()));
+  Perform(machine_.OnPlanned(now, built_->record.spec().schedule().steps(), chosen));
+  if (limits_.choose_clusters) around_.on_workers_free();
+}
+
+std::vector<std::vector<std::string>> RunDriver::OrderAsPlanned() {
+  std::vector<std::vector<std::string>> clusters;
+  std::vector<WorkerDescription> workers;
+  for (const Plan& plan : built_->plans) {
+    std::vector<std::string>& names = clusters.emplace_back();
+    for (const StageAssignment& stage : plan.stages()) {
+      names.push_back(stage.worker());
+      workers.push_back(*std::find_if(measured_.workers.begin(), measured_.workers.end(),
+                                      [&](const WorkerDescription& each) { return each.name == stage.worker(); }));
+    }
+  }
+  measured_.workers = std::move(workers);
+  return clusters;
 }
 
 std::unique_ptr<RunLedger> RunDriver::MakeLedger() const {

@@ -36,7 +36,7 @@ struct RunSurroundings {
   const Membership* membership = nullptr;
   std::function<void(const std::string& worker, const CoordinatorMessage& message)> send;
   std::function<std::vector<std::string>()> free_workers;
-  std::function<void()> on_ended;
+  std::function<void()> on_workers_free;  // the run has ended, or its plan leaves some out
 };
 
 // How far a watcher has read.
@@ -69,7 +69,10 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
 
  private:
   void OnInputs(absl::StatusOr<RunInputs> inputs);
-  size_t num_clusters() const { return machine_.cluster_sizes().size(); }
+  absl::Status CheckWorkers() const;  // as many as the clusters need, and no more than can be measured
+  size_t num_clusters() const { return built_ ? built_->plans.size() : machine_.cluster_sizes().size(); }
+  // Measured workers in the order of the plans' stages; their names, a row for each cluster.
+  std::vector<std::vector<std::string>> OrderAsPlanned();
   // First worker of the cluster: its stage 0.
   const std::string& FirstOf(size_t cluster) const;
   void SendStop(bool hold, uint64_t after_step);

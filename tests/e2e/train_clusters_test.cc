@@ -57,6 +57,21 @@ TEST(TrainClustersTest, TwoByTwo_IsTheOraclesOverThreeLinkProfiles) {
   }
 }
 
+TEST(TrainClustersTest, Auto_NamesWhatWasComparedAndIsTheOracles) {
+  TemporaryFolder folder;
+  TrainRun run(folder, "run", TwoClusters());
+  const nlohmann::json report = run.Train(4, {"--clusters", "auto"});
+  EXPECT_TRUE(absl::StrContains(report["plan"].dump(), "1 cluster")) << report["plan"].dump(1);
+  EXPECT_TRUE(absl::StrContains(report["plan"].dump(), "(chosen): predicted")) << report["plan"].dump(1);
+  ExpectSameBits(report, run.Oracle());
+  TrainRun other(folder, "other", TwoClusters());
+  ExpectSameBits(other.Train(4, {"--clusters", "auto", "--like", run.dir()}), report);
+  TrainRun third(folder, "third", TwoClusters());
+  const ProgramResult many = RunProgram("stagecoach", third.Arguments(65, {"--clusters", "auto"}), seconds(30));
+  EXPECT_EQ(many.exit_code, 64);
+  EXPECT_TRUE(absl::StrContains(many.error, "at most 64 with --clusters auto")) << many.error;
+}
+
 struct RoundCase {
   std::string wire, outer;
   int workers, clusters, every_steps, delay_steps, steps;

@@ -178,6 +178,40 @@ TEST_F(CoordinatorServiceTest, TwoClusters_AreOneRun) {
   EXPECT_EQ(manifest->clusters(1).losses_size(), 6);
 }
 
+// One link in each direction at a time for each worker, and several pairs together.
+TEST_F(CoordinatorServiceTest, ChosenClusters_EveryPairIsMeasuredAndThePlanSaysWhoIsWhere) {
+  SubmitRequest request = Request();
+  request.set_workers(4);
+  request.mutable_spec()->mutable_averaging()->set_choose_clusters(true);
+  request.mutable_spec()->mutable_averaging()->set_every_steps(4);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  ProbeMeter meter;
+  FakeWorker::Behaviour behaviour;
+  behaviour.meter = &meter;
+  const auto a = Worker("a", 1, behaviour), b = Worker("b", 2, behaviour), c = Worker("c", 3, behaviour),
+             d = Worker("d", 4, behaviour);
+  const RunStatus status = WatchToTheEnd();
+  ASSERT_EQ(status.state(), RUN_STATE_FINISHED) << status.detail();
+  EXPECT_EQ(meter.total, 4 + 12);
+  EXPECT_LE(meter.most, 2);
+  std::set<std::string> placed;
+  for (const WorkerRow& row : status.workers()) {
+    EXPECT_TRUE(placed.insert(row.name()).second);
+    const Plan& plan = status.clusters().empty() ? status.plan() : status.clusters(row.cluster()).plan();
+    EXPECT_EQ(plan.stages(static_cast<int>(row.stage())).worker(), row.name());
+    EXPECT_EQ(plan.stages(static_cast<int>(row.stage())).address(), row.address());
+  }
+  const auto record = ReadRunRecord(folder_ + "/run");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_FALSE(record->spec().averaging().choose_clusters());
+  request.mutable_spec()->set_run_dir(folder_ + "/many");
+  request.set_workers(65);
+  ASSERT_EQ(Submit(request), absl::OkStatus());
+  const RunStatus many = WatchToTheEnd();
+  EXPECT_EQ(many.state(), RUN_STATE_FAILED);
+  EXPECT_TRUE(many.refused());
+}
+
 TEST_F(CoordinatorServiceTest, ClustersThatAreStopped_EndAfterTheSameStep) {
   SubmitRequest request = Request();
   request.set_workers(2);

@@ -77,6 +77,24 @@ TEST(RunSpecRecordTest, ContradictingValues_AreRefusedWithKeyAndBothValues) {
   }
 }
 
+TEST(RunSpecRecordTest, ChosenClusters_AreThoseOfTheRecord) {
+  RunSpec wanted = AWrittenSpec();
+  wanted.mutable_averaging()->set_choose_clusters(true);
+  wanted.mutable_averaging()->set_clusters(2);
+  wanted.mutable_averaging()->set_every_steps(7);
+  EXPECT_EQ(Merge(wanted, ARecord(AWrittenSpec())), absl::OkStatus());  // one was chosen: no averaging
+  RunSpec two = AWrittenSpec();
+  two.mutable_averaging()->set_clusters(2);
+  two.mutable_averaging()->set_every_steps(7);
+  std::vector<std::string> notes;
+  const auto merged = MergeWithRecord(wanted, ARecord(two), &notes);
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  EXPECT_EQ(merged->averaging().clusters(), 2u);
+  EXPECT_FALSE(merged->averaging().choose_clusters());
+  two.mutable_averaging()->set_clusters(3);
+  EXPECT_FALSE(Merge(wanted, ARecord(two)).ok());  // more than may be chosen
+}
+
 TEST(RunSpecRecordTest, WhatMayChange_IsTakenOrNoted) {
   const RunRecord record = ARecord(AWrittenSpec());
   RunSpec wanted = AWrittenSpec();

@@ -1,5 +1,8 @@
 #include "coordinator/domain/run_machine.h"
 
+#include <set>
+#include <string>
+
 #include "gtest/gtest.h"
 
 namespace stagecoach {
@@ -36,7 +39,7 @@ RunMachine InPhase(RunPhase phase) {
   machine.OnLinkProbed(seconds(1), "a", "b", "");
   machine.OnLinkProbed(seconds(1), "b", "a", "");
   if (phase == RunPhase::kPlanning) return machine;
-  machine.OnPlanned(seconds(1), 10);
+  machine.OnPlanned(seconds(1), 10, {});
   if (phase == RunPhase::kLoading) return machine;
   machine.OnStageReady(seconds(1), "a");
   machine.OnStageReady(seconds(1), "b");
@@ -63,7 +66,7 @@ TEST(RunMachineTest, WholeRun_ProbesOneAtATimeAndFinishes) {
   effects = machine.OnLinkProbed(seconds(0), "b", "a", "");
   ASSERT_NE(Only<MakePlanEffect>(effects), nullptr);
   EXPECT_EQ(Only<MakePlanEffect>(effects)->workers, (std::vector<std::string>{"a", "b"}));
-  EXPECT_NE(Only<AssignStagesEffect>(machine.OnPlanned(seconds(0), 10)), nullptr);
+  EXPECT_NE(Only<AssignStagesEffect>(machine.OnPlanned(seconds(0), 10, {})), nullptr);
   EXPECT_TRUE(machine.OnStageReady(seconds(0), "b").empty());
   EXPECT_NE(Only<StartStagesEffect>(machine.OnStageReady(seconds(0), "a")), nullptr);
   EXPECT_TRUE(machine.OnStageFinished(seconds(1), "a", 10).empty());
@@ -195,7 +198,7 @@ RunMachine TwoClustersRunning() {
   for (const auto& [from, to] : {std::pair("a", "b"), {"b", "a"}, {"c", "d"}, {"d", "c"}}) {
     machine.OnLinkProbed(seconds(1), from, to, "");
   }
-  machine.OnPlanned(seconds(1), 10);
+  machine.OnPlanned(seconds(1), 10, {});
   for (const char* worker : {"a", "b", "c", "d"}) machine.OnStageReady(seconds(1), worker);
   return machine;
 }
@@ -264,6 +267,92 @@ TEST(RunMachineTest, LastCheckpointThatFailsBeforeTheStagesEnd_EndsTheStoppedRun
   EXPECT_TRUE(Ended(machine.OnStageFinished(seconds(2), "b", 5)));
   EXPECT_EQ(machine.phase(), RunPhase::kFailed);
   EXPECT_NE(machine.detail().find("the one of step 3 stays"), std::string::npos) << machine.detail();
+}
+
+// With clusters that the plan chooses; every worker is measured.
+RunMachine Choosing(size_t workers) {
+  RunMachine::Options options = TwoWorkers();
+  options.workers_wanted = static_cast<uint32_t>(workers);
+  options.clusters = 64;
+  options.choose_clusters = true;
+  RunMachine machine(options);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < workers; ++i) names.push_back(std::string(1, static_cast<char>('a' + i)));
+  machine.OnFreeWorkers(seconds(1), names);
+  for (size_t i = 0; i + 1 < workers; ++i) machine.OnWorkerProbed(seconds(1), names[i], "");
+  return machine;
+}
+
+TEST(RunMachineTest, ChosenClusters_EveryPairIsMeasuredOnceInRoundsWithoutACommonWorker) {
+  for (const size_t workers : {2u, 5u, 8u}) {
+    RunMachine machine = Choosing(workers);
+    std::set<std::pair<std::string, std::string>> seen;
+    RunEffects round = machine.OnWorkerProbed(seconds(1), std::string(1, static_cast<char>('a' + workers - 1)), "");
+    while (machine.phase() == RunPhase::kMeasuring) {
+      EXPECT_EQ(round.size(), workers / 2);
+      std::set<std::string> busy;
+      RunEffects next;
+      for (const RunEffect& effect : round) {
+        const auto* probe = std::get_if<ProbeLinkEffect>(&effect);
+        ASSERT_NE(probe, nullptr);
+        EXPECT_TRUE(busy.insert(probe->from).second && busy.insert(probe->to).second);
+        EXPECT_TRUE(seen.emplace(probe->from, probe->to).second);
+        EXPECT_TRUE(next.empty());
+        next = machine.OnLinkProbed(seconds(1), probe->from, probe->to, "");
+      }
+      round = next;
+    }
+    EXPECT_EQ(seen.size(), workers * (workers - 1));
+    EXPECT_NE(Only<MakePlanEffect>(round), nullptr);
+  }
+}
+
+TEST(RunMachineTest, ChosenClusters_PairsThatFailOrDoNotAnswerAreLeftToThePlan) {
+  RunMachine machine = Choosing(2);
+  machine.OnWorkerProbed(seconds(1), "b", "");
+  const RunEffects back = machine.OnLinkProbed(seconds(1), "a", "b", "refused");
+  ASSERT_NE(Only<ProbeLinkEffect>(back), nullptr);
+  EXPECT_EQ(Only<ProbeLinkEffect>(back)->from, "b");
+  EXPECT_TRUE(machine.OnTick(seconds(2)).empty());
+  EXPECT_NE(Only<MakePlanEffect>(machine.OnTick(seconds(100))), nullptr);
+  EXPECT_TRUE(machine.OnLinkProbed(seconds(101), "b", "a", "").empty());  // too late
+}
+
+TEST(RunMachineTest, ChosenClusters_OrderTheMembersAndFreeTheRest) {
+  RunMachine machine = Choosing(5);
+  machine.OnWorkerProbed(seconds(1), "e", "");
+  for (int round = 1; machine.phase() == RunPhase::kMeasuring && round < 100; ++round)
+    machine.OnTick(seconds(100 * round));
+  EXPECT_NE(Only<AssignStagesEffect>(machine.OnPlanned(seconds(1), 10, {{"d", "a"}, {"c", "b"}})), nullptr);
+  EXPECT_EQ(machine.members(), (std::vector<std::string>{"d", "a", "c", "b"}));
+  EXPECT_EQ(machine.cluster_sizes(), (std::vector<size_t>{2, 2}));
+  EXPECT_FALSE(machine.IsMember("e"));
+  EXPECT_TRUE(machine.OnWorkerLost(seconds(1), "e", "gone").empty());
+  EXPECT_EQ(machine.PlaceOf("b").cluster, 1u);
+}
+
+TEST(RunMachineTest, ChosenClusters_AtMost64WorkersAreMeasured) {
+  RunMachine::Options options = TwoWorkers();
+  options.workers_wanted = 0;
+  options.clusters = 64;
+  options.choose_clusters = true;
+  RunMachine machine(options);
+  std::vector<std::string> names;
+  for (int i = 100; i < 170; ++i) names.push_back(std::to_string(i));
+  machine.OnFreeWorkers(seconds(1), names);
+  EXPECT_EQ(machine.members().size(), RunMachine::kMostMeasuredTogether);
+}
+
+TEST(RunMachineTest, SizesOfAnEarlierRun_AreKept) {
+  RunMachine::Options options = TwoWorkers();
+  options.workers_wanted = 5;
+  options.clusters = 2;
+  options.cluster_sizes = {1, 3};
+  RunMachine machine(options);
+  machine.OnFreeWorkers(seconds(1), {"a", "b", "c", "d", "e"});
+  EXPECT_EQ(machine.members().size(), 4u);
+  EXPECT_EQ(machine.cluster_sizes(), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(machine.PlaceOf("b").cluster, 1u);
 }
 
 TEST(RunMachineTest, MoreWorkersThanStages_AreLeftOut) {
