@@ -96,6 +96,12 @@ void AddPlan(CLI::App* app, Command* command, PlanOptions* options) {
   plan->add_option("--clusters", options->clusters,
                    "exactly so many copies of the model (default: the run's, or chosen)")
       ->check(CLI::PositiveNumber);
+  plan->add_option("--planner", options->planner, "optimal, or a baseline to compare with")
+      ->check(CLI::IsMember({"optimal", "equal", "random", "greedy-memory", "ravnest-ga", "ravnest-equal", "dtfm"}))
+      ->capture_default_str();
+  plan->add_option("--seed", options->seed, "of random, ravnest-ga, ravnest-equal and dtfm")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   plan->add_option("-o,--output", options->format, "table, json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();

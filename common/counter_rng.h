@@ -21,6 +21,7 @@ enum class RngPurpose : uint32_t {
   kJitter = 8,
   kSample = 9,
   kPlanSearch = 10,
+  kPlanBaseline = 11,
 };
 
 // Ten rounds of Philox4x32 on `counter` under `key`.

@@ -19,6 +19,8 @@ int Complain(const absl::Status& status) {
 int RunPlan(const PlanOptions& options) {
   absl::StatusOr<PlanningInputs> inputs = ReadPlanningInputs(options.fleet, options.run, options.clusters);
   if (!inputs.ok()) return Complain(inputs.status());
+  inputs->baseline = BaselineNamed(options.planner);
+  inputs->seed = options.seed;
   const absl::StatusOr<FleetPlan> plan = MakePlan(&*inputs);
   if (!plan.ok()) return Complain(plan.status());
   const std::string text =

@@ -10,8 +10,10 @@ namespace stagecoach {
 
 struct PlanOptions {
   std::string fleet, run;
-  uint32_t clusters = 0;         // 0: of the run file, or chosen
-  std::string format = "table";  // table, json
+  uint32_t clusters = 0;            // 0: of the run file, or chosen
+  std::string planner = "optimal";  // or the name of a baseline
+  uint64_t seed = 1;                // of baselines that search or draw
+  std::string format = "table";     // table, json
 };
 int RunPlan(const PlanOptions& options);
 

@@ -1,6 +1,5 @@
 #include "cli/planning/planning_inputs.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -71,7 +70,13 @@ absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs) {
   const bool given = model.microbatches > 0;
   PlannerOptions options;
   options.clusters = inputs->clusters;
-  absl::StatusOr<FleetPlan> plan = PlanRun(inputs->fleet, options, &model);
+  options.seed = inputs->seed;
+  absl::StatusOr<FleetPlan> plan = PlanRunWith(
+      [&](const PlanModel& with_m) {
+        return inputs->baseline ? PlanBaseline(*inputs->baseline, with_m, inputs->fleet, options)
+                                : PlanFleet(with_m, inputs->fleet, options);
+      },
+      &model);
   // Trying again does not help: it is what was asked that cannot be.
   if (absl::IsResourceExhausted(plan.status())) return absl::FailedPreconditionError(plan.status().message());
   if (!plan.ok()) return plan.status();

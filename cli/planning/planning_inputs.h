@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/domain/planning/baselines/baseline_planner.h"
 #include "coordinator/domain/planning/fleet_plan.h"
 #include "coordinator/planning_files/fleet_file.h"
 #include "coordinator/planning_files/run_model.h"
@@ -21,8 +23,10 @@ struct PlanningInputs {
   RunSpec spec;  // as written
   RunModel model;
   Fleet fleet;
-  uint32_t clusters = 0;           // asked for; 0: the planner chooses
-  std::vector<std::string> notes;  // for people
+  uint32_t clusters = 0;             // asked for; 0: the planner chooses
+  std::optional<Baseline> baseline;  // plans instead of ours
+  uint64_t seed = 1;                 // of the baseline
+  std::vector<std::string> notes;    // for people
 };
 
 // clusters: of the command line, 0 if it names none: then those of the run file, if it does and

@@ -20,14 +20,19 @@ uint32_t LargestWindowOf(const FleetPlan& plan) {
 }  // namespace
 
 absl::StatusOr<FleetPlan> PlanRun(const Fleet& fleet, const PlannerOptions& options, PlanModel* model) {
+  return PlanRunWith([&](const PlanModel& with_m) { return PlanFleet(with_m, fleet, options); }, model);
+}
+
+absl::StatusOr<FleetPlan> PlanRunWith(absl::FunctionRef<absl::StatusOr<FleetPlan>(const PlanModel&)> planner,
+                                      PlanModel* model) {
   const bool given = model->microbatches > 0;
   if (!given) model->microbatches = kFirstMicrobatches;
-  ASSIGN_OR_RETURN(FleetPlan plan, PlanFleet(*model, fleet, options));
+  ASSIGN_OR_RETURN(FleetPlan plan, planner(*model));
   for (int attempt = 0; !given && attempt < kMostAttempts; ++attempt) {
     const uint32_t wanted = std::min(kMostMicrobatches, 2 * LargestWindowOf(plan));
     if (wanted == model->microbatches) break;
     model->microbatches = wanted;
-    ASSIGN_OR_RETURN(plan, PlanFleet(*model, fleet, options));
+    ASSIGN_OR_RETURN(plan, planner(*model));
   }
   return plan;
 }

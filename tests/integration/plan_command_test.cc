@@ -111,12 +111,28 @@ TEST(PlanCommandTest, MistakesAndImpossiblePlans_AreRefusedWithReasons) {
       {{"plan", small, run}, "stagecoach plan: "},
       {{"plan", apart, run}, "stagecoach plan: "},
       {{"plan", fleet, run, "-o", "xml"}, "xml"},
+      {{"plan", fleet, run, "--planner", "best"}, "best"},
+      {{"plan", small, run, "--planner", "equal"}, "stagecoach plan: equal finds no cluster"},
   };
   for (const Case& wrong : cases) {
     const ProgramResult result = RunProgram("stagecoach", wrong.arguments);
     EXPECT_EQ(result.exit_code, 64) << wrong.message << "\n" << result.output << result.error;
     EXPECT_TRUE(absl::StrContains(result.error, wrong.message)) << result.error;
     EXPECT_EQ(result.output, "");
+  }
+}
+
+TEST(PlanCommandTest, Baselines_ArePlansOfTheSameKind) {
+  for (const char* planner : {"equal", "random", "greedy-memory", "ravnest-ga", "ravnest-equal", "dtfm"}) {
+    SCOPED_TRACE(planner);
+    const std::vector<std::string> arguments = {
+        "plan", Example("fleets/two-sites.yaml"), Example("runs/quickstart.yaml"), "--planner", planner, "-o", "json"};
+    const ProgramResult result = RunProgram("stagecoach", arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.error;
+    const json plan = json::parse(result.output);
+    ExpectSound(plan);
+    EXPECT_TRUE(absl::StrContains(plan["explanation"].dump(), planner)) << plan["explanation"];
+    EXPECT_EQ(RunProgram("stagecoach", arguments).output, result.output);
   }
 }
 
