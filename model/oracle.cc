@@ -305,7 +305,6 @@ class ClusterOracle {
       if (rounds_) Round(version);
       for (auto& cluster : clusters_) cluster->EvaluateIfDue(version);
     }
-    if (rounds_ && end_ < config_.total_steps) EndEarly();
     std::vector<OracleResult> results;
     for (auto& cluster : clusters_) results.push_back(cluster->Finish(end_));
     return results;
@@ -328,17 +327,9 @@ class ClusterOracle {
     if (last || schedule.delay_steps == 0) Enter(/*replace=*/true);
   }
 
-  // A life that ends before the run does: what is open enters the last version, then all average once more.
-  void EndEarly() {
-    if (open_) Enter(/*replace=*/open_->version == end_);
-    if (last_round_ == end_) return;
-    Begin(end_);
-    Enter(/*replace=*/true);
-  }
-
   void Begin(uint64_t version) {
     open_.emplace();
-    open_->version = last_round_ = version;
+    open_->version = version;
     for (auto& cluster : clusters_) open_->pinned.push_back(cluster->Packed());
     open_->theta = rounds_->Average(open_->pinned);
   }
@@ -357,7 +348,6 @@ class ClusterOracle {
   std::vector<std::unique_ptr<Oracle>> clusters_;
   std::optional<OracleRounds> rounds_;
   std::optional<Open> open_;
-  uint64_t last_round_ = 0;
 };
 
 }  // namespace

@@ -89,9 +89,6 @@ absl::Status CheckClusters(const TrainOptions& options, const RunSpec& spec) {
                                                    clusters, " clusters need at least as many --workers, got ",
                                                    options.workers));
   }
-  if (clusters > 1 && options.resume) {
-    return absl::InvalidArgumentError("--resume: a run of several clusters cannot be resumed");
-  }
   return absl::OkStatus();
 }
 

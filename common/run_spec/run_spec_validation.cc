@@ -181,12 +181,6 @@ absl::Status CheckAveraging(const RunSpec& original, const RunSpec& spec) {
   if (averaging.outer() == OUTER_PLAIN && given.outer_momentum() != 0) {
     return Invalid("averaging.outer_momentum", "is not possible with averaging.outer: plain");
   }
-  if (spec.checkpoint().every_steps() == 1) {
-    return Invalid(
-        "checkpoint.every_steps",
-        "1 is not possible with averaging.clusters above 1: where such a run is stopped its clusters average "
-        "once more, at a step without a checkpoint of its own; allowed: 0, or at least 2");
-  }
   return absl::OkStatus();
 }
 

@@ -44,9 +44,12 @@ bool RoundMachine::IsContributor(absl::string_view cluster) const {
                      [&](const RoundContributor& contributor) { return contributor.cluster == cluster; });
 }
 
-RoundEffects RoundMachine::Start(Time now) {
+RoundEffects RoundMachine::Start(Time now, uint64_t first_round) {
   started_ = true;
-  return OpenNext(now);
+  round_ = first_round - 1;
+  RoundEffects effects = OpenNext(now);
+  last_interval_ = Time{0};
+  return effects;
 }
 
 RoundEffects RoundMachine::OpenNext(Time now) {

@@ -80,7 +80,7 @@ class RoundMachine {
 
   explicit RoundMachine(const Options& options) : options_(options) {}
 
-  RoundEffects Start(Time now);  // opens round 1
+  RoundEffects Start(Time now, uint64_t first_round = 1);  // opens it
   // INVALID_ARGUMENT: cuts that do not fit the other clusters'. A cluster that joins while a round is open receives its
   // result and contributes from the next one on. Known name: a new plan; it must announce itself again.
   absl::Status AddCluster(absl::string_view cluster, uint64_t epoch, const StageCuts& cuts);

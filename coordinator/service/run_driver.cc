@@ -106,7 +106,7 @@ void RunDriver::Perform(const RunEffects& effects) {
     if (std::holds_alternative<AssignStagesEffect>(effect)) AssignStages();
     if (std::holds_alternative<StartStagesEffect>(effect)) StartStages();
     if (std::holds_alternative<RequestStopEffect>(effect)) SendStop(num_clusters() > 1, 0);
-    if (const auto* end = std::get_if<EndAfterEffect>(&effect)) SendStop(false, StopStep(end->step));
+    if (const auto* end = std::get_if<EndAfterEffect>(&effect)) SendStop(false, end->step);
     if (const auto* release = std::get_if<ReleaseEffect>(&effect)) Release(release->reason);
     if (std::holds_alternative<EndedEffect>(effect)) {
       if (ledger_) ended_elapsed_ = ledger_->ElapsedSeconds(around_.loop->Now());
@@ -215,8 +215,12 @@ std::unique_ptr<RunLedger> RunDriver::MakeLedger() const {
   for (size_t c = 0; c < starts.size(); ++c) {
     if (starts.size() > 1) starts[c].steps = ClusterSteps(steps_per_round, static_cast<uint32_t>(c));
     if (!inputs_->checkpoint) continue;
-    starts[c].earlier_losses.assign(inputs_->checkpoint->losses().begin(), inputs_->checkpoint->losses().end());
-    starts[c].earlier_skipped.assign(inputs_->checkpoint->skipped().begin(), inputs_->checkpoint->skipped().end());
+    const CheckpointManifest& all = *inputs_->checkpoint;
+    const bool own = starts.size() > 1 && all.clusters_size() == static_cast<int>(starts.size());
+    const auto& losses = own ? all.clusters(static_cast<int>(c)).losses() : all.losses();
+    const auto& skipped = own ? all.clusters(static_cast<int>(c)).skipped() : all.skipped();
+    starts[c].earlier_losses.assign(losses.begin(), losses.end());
+    starts[c].earlier_skipped.assign(skipped.begin(), skipped.end());
   }
   return std::make_unique<RunLedger>(built_->first_step, record.spec().schedule().microbatches(), std::move(starts));
 }

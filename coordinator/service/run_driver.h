@@ -80,7 +80,6 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::unique_ptr<RunRounds> MakeRounds();
   void JournalRoundOf(uint64_t round, uint64_t step, const std::string& hash);
   void SendToMembers(const CoordinatorMessage& message);
-  uint64_t StopStep(uint64_t step) const;
   double UplinkOf(const std::string& worker) const;
   void Perform(const RunEffects& effects);
   void ProbeWorker(const std::string& worker);

@@ -13,7 +13,7 @@ std::unique_ptr<RunRounds> RunDriver::MakeRounds() {
     JournalRoundOf(round, step, hash);
   };
   around.fatal = [this](const std::string& error) { Perform(machine_.OnFatal(around_.loop->Now(), error)); };
-  return std::make_unique<RunRounds>(built_->record, built_->plans[0].epoch(), std::move(around));
+  return std::make_unique<RunRounds>(built_->record, built_->plans[0].epoch(), built_->first_step, std::move(around));
 }
 
 void RunDriver::SendToMembers(const CoordinatorMessage& message) {
@@ -49,14 +49,6 @@ void RunDriver::OnRoundMessage(const std::string& worker, const WorkerMessage& m
   if (!status.ok()) Perform(machine_.OnFatal(now, absl::StrCat("worker ", worker, " ", status.message())));
 }
 
-// Where a stopped run ends: behind a step with a checkpoint of its own the clusters could not average once more.
-uint64_t RunDriver::StopStep(uint64_t step) const {
-  const RunSpec& spec = built_->record.spec();
-  const uint64_t every = spec.checkpoint().every_steps();
-  const bool taken = rounds_ && every > 1 && step > 0 && step % every == 0 && step < built_->stop_after_step;
-  return taken ? step + 1 : step;
-}
-
 // The fastest link that was measured: neighbours of a worker share its uplink with its partners. 0: none was.
 double RunDriver::UplinkOf(const std::string& worker) const {
   double rate = 0;
@@ -68,7 +60,8 @@ double RunDriver::UplinkOf(const std::string& worker) const {
 
 // False: the run has been ended with an error.
 bool RunDriver::EndedWithOneSetOfWeights() {
-  if (!rounds_ || !end_step_ || checkpoint_step_ != *end_step_ || *end_step_ == 0) return true;
+  // Clusters that stopped earlier each keep their own.
+  if (!rounds_ || end_step_ != built_->record.spec().schedule().steps() || checkpoint_step_ != *end_step_) return true;
   const auto other = std::find_if(cluster_hashes_.begin(), cluster_hashes_.end(),
                                   [&](const std::string& hash) { return hash != cluster_hashes_[0]; });
   if (other == cluster_hashes_.end()) return true;

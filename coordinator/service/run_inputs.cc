@@ -95,9 +95,6 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
                                        rejected.empty() ? "" : absl::StrCat("; ", rejected[0])));
     }
     inputs.earlier = manifest->record();
-    if (inputs.earlier->clusters_size() > 1) {
-      return absl::InvalidArgumentError("--resume: a run of several clusters cannot be resumed");
-    }
     inputs.checkpoint = *std::move(manifest);
   } else if (!request.like_run_dir().empty()) {
     auto record = ReadRunRecord(request.like_run_dir());

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/round_schedule.h"
 #include "common/sha256.h"
 
 namespace stagecoach {
@@ -39,12 +40,15 @@ bool RunRounds::Has(const RunRecord& record) {
   return record.clusters_size() > 1 && record.spec().averaging().wire() != AVERAGING_WIRE_UNSPECIFIED;
 }
 
-RunRounds::RunRounds(const RunRecord& record, uint64_t epoch, Surroundings around)
+RunRounds::RunRounds(const RunRecord& record, uint64_t epoch, uint64_t first_step, Surroundings around)
     : epoch_(epoch),
       tokens_per_step_(uint64_t{record.spec().schedule().microbatches()} * record.spec().schedule().sequences() *
                        record.spec().schedule().sequence_tokens()),
       around_(std::move(around)),
       machine_(MachineOptions()) {
+  const RoundSchedule schedule{record.spec().averaging().every_steps(), record.spec().averaging().delay_steps()};
+  first_round_ = schedule.BegunBy(first_step) + 1;
+  last_step_ = schedule.LastBegunBy(first_step);
   for (const ClusterRecord& row : record.clusters()) {
     StageCuts& cuts = cuts_.emplace_back();
     cuts.push_back(0);
@@ -59,7 +63,7 @@ void RunRounds::Start(MonoTime now) {
   if (status.ok()) shards_ = *std::move(shards);
   for (size_t c = 0; status.ok() && c < cuts_.size(); ++c) status = machine_.AddCluster(KeyOf(c), epoch_, cuts_[c]);
   if (!status.ok()) return around_.fatal(std::string(status.message()));
-  Perform(now, machine_.Start(now));
+  Perform(now, machine_.Start(now, first_round_));
 }
 
 absl::Status RunRounds::OnReady(MonoTime now, size_t cluster, size_t stage, const RoundReady& ready) {

@@ -33,7 +33,8 @@ class RunRounds {
   // True: the clusters of this run average.
   static bool Has(const RunRecord& record);
 
-  RunRounds(const RunRecord& record, uint64_t epoch, Surroundings around);
+  // `first_step`: steps that earlier lives of the run have done, with their rounds.
+  RunRounds(const RunRecord& record, uint64_t epoch, uint64_t first_step, Surroundings around);
 
   void Start(MonoTime now);
   // INVALID_ARGUMENT: what no worker of ours says.
@@ -57,6 +58,7 @@ class RunRounds {
   std::vector<StageCuts> cuts_;
   std::vector<Shard> shards_;
   RoundMachine machine_;
+  uint64_t first_round_ = 1;                  // of this life
   uint64_t step_ = 0, last_step_ = 0;         // of the open round, once a stage is ready; of the one before it
   std::map<size_t, std::set<size_t>> ready_;  // cluster: its stages
   MonoTime first_ready_{0}, all_ready_{0};

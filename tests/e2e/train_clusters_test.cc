@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
+#include <random>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -114,23 +119,80 @@ INSTANTIATE_TEST_SUITE_P(
                           test.delay_steps, "d");
     });
 
-TEST(TrainRoundsTest, StoppedBetweenRounds_EndsWithOneSetOfWeights) {
-  TemporaryFolder folder;
-  TinySpec spec = TwoClusters();
-  spec.outer = "nesterov";
-  spec.delay_steps = 4;
-  spec.checkpoint_every = 2;
-  // Before a round has entered, at a round, and between two.
-  for (const int end : {8, 12, 17}) {
-    SCOPED_TRACE(end);
-    TrainRun run(folder, absl::StrCat("run-", end), spec);
-    const nlohmann::json report = run.Train(4, {"--stop-after", absl::StrCat(end)});
-    EXPECT_EQ(report["checkpoint_step"], end);
-    ExpectOneSetOfWeights(report, run.Oracle());
+// The weights of every cluster are those of the oracle at the same step.
+void ExpectTheOracles(const TrainRun& run, const nlohmann::json& report) {
+  const nlohmann::json oracle = run.Oracle();
+  ExpectSameBits(report, oracle);
+  ASSERT_EQ(report["clusters"].size(), oracle["clusters"].size());
+  for (size_t c = 0; c < report["clusters"].size(); ++c) {
+    EXPECT_EQ(report["clusters"][c]["weight_hash"], oracle["clusters"][c]["weight_hash"]) << "cluster " << c;
   }
 }
 
-TEST(TrainRoundsTest, Interrupted_EndsWithTheWeightsOfTheOracle) {
+struct ResumeCase {
+  std::string wire, outer;
+  int delay_steps, checkpoint_every;
+  std::vector<int> stops;  // rounds are at 6, 12, 18
+};
+
+std::string ManifestPath(const TrainRun& run, int step) {
+  const std::string digits = absl::StrCat(step);
+  return absl::StrCat(run.dir(), "/checkpoints/step-", std::string(9 - digits.size(), '0'), digits, "/manifest.json");
+}
+
+// Every file that both runs wrote at that step: weights, moments, common weights, outer momentum, residuals.
+void ExpectSameCheckpoint(const TrainRun& run, const TrainRun& reference, int step) {
+  SCOPED_TRACE(step);
+  const nlohmann::json files = nlohmann::json::parse(ReadWholeFile(ManifestPath(run, step)))["files"];
+  EXPECT_FALSE(files.empty());
+  EXPECT_EQ(files, nlohmann::json::parse(ReadWholeFile(ManifestPath(reference, step)))["files"]);
+}
+
+class TrainRoundsResumeTest : public ::testing::TestWithParam<ResumeCase> {};
+
+TEST_P(TrainRoundsResumeTest, StoppedAndResumed_IsTheUndisturbedRun) {
+  const ResumeCase& test = GetParam();
+  TemporaryFolder folder;
+  TinySpec spec = TwoClusters();
+  spec.averaging_wire = test.wire;
+  spec.outer = test.outer;
+  spec.delay_steps = test.delay_steps;
+  spec.checkpoint_every = test.checkpoint_every;
+  TrainRun whole(folder, "whole", spec);
+  const nlohmann::json reference = whole.Train(4);
+  TrainRun run(folder, "run", spec);
+  std::vector<std::string> how = {"--like", whole.dir()};
+  for (const int stop : test.stops) {
+    SCOPED_TRACE(stop);
+    how.insert(how.end(), {"--stop-after", absl::StrCat(stop)});
+    const nlohmann::json report = run.Train(4, how);
+    EXPECT_EQ(report["state"], "stopped");
+    EXPECT_EQ(report["checkpoint_step"], stop);
+    ExpectTheOracles(run, report);
+    how = {"--resume"};
+  }
+  const nlohmann::json report = run.Train(4, how);
+  EXPECT_EQ(report["first_step"], test.stops.back());
+  ExpectSameBits(report, reference);
+  ExpectOneSetOfWeights(report, run.Oracle());
+  // Of the three that are kept the first two were written in the middle of the run.
+  for (int back = 0; test.checkpoint_every > 0 && back < 3; ++back) {
+    ExpectSameCheckpoint(run, whole, spec.steps - back * test.checkpoint_every);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TrainRoundsResumeTest,
+                         ::testing::Values(
+                             // Before the first round, at one, while one is open, when its result enters, between two.
+                             ResumeCase{"fp32", "nesterov", 4, 0, {3, 6, 8, 10, 17}},
+                             ResumeCase{"int8", "nesterov", 4, 2, {8, 15}},
+                             ResumeCase{"int4", "sgd", 3, 1, {7, 13, 23}}, ResumeCase{"int8", "plain", 0, 3, {6, 13}}),
+                         [](const auto& instance) {
+                           return absl::StrCat(instance.param.wire, instance.param.outer, instance.param.delay_steps,
+                                               "d");
+                         });
+
+TEST(TrainRoundsTest, Interrupted_CheckpointGoesOnToTheSameBits) {
   TemporaryFolder folder;
   TinySpec spec = TwoClusters();
   spec.steps = 400000;
@@ -141,8 +203,69 @@ TEST(TrainRoundsTest, Interrupted_EndsWithTheWeightsOfTheOracle) {
   ASSERT_TRUE(program->WaitForOutput("step ", seconds(60)));
   program->Signal(SIGINT);
   program->Wait(seconds(60));
-  const nlohmann::json report = run.Report();
-  ASSERT_EQ(report.value("state", ""), "stopped");
+  const nlohmann::json stopped = run.Report();
+  ASSERT_EQ(stopped.value("state", ""), "stopped");
+  ExpectTheOracles(run, stopped);
+  const int next = stopped["checkpoint_step"].get<int>() + 15;
+  ExpectTheOracles(run, run.Train(4, {"--resume", "--stop-after", absl::StrCat(next)}));
+}
+
+TEST(TrainRoundsTest, EverythingKilledAtAnyMoment_ResumesToTheSameBits) {
+  TemporaryFolder folder;
+  TinySpec spec = TwoClusters();
+  spec.averaging_wire = "int4";
+  spec.outer = "nesterov";
+  spec.delay_steps = 4;
+  spec.steps = 60;
+  spec.checkpoint_every = 1;
+  TrainRun whole(folder, "whole", spec);
+  const nlohmann::json expected = whole.Train(4);
+  TrainRun run(folder, "run", spec);
+  const uint64_t seed = std::random_device()();
+  std::cerr << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (int life = 0; life < 3; ++life) {
+    const auto program = run.Start(
+        4, life == 0 ? std::vector<std::string>{"--like", whole.dir()} : std::vector<std::string>{"--resume"});
+    const auto end = std::chrono::steady_clock::now() + seconds(60);
+    bool there = false;
+    while (!there && program->Running() && std::chrono::steady_clock::now() < end) {
+      for (int step = 4 + 15 * life; step <= spec.steps && !there; ++step) {
+        there = std::filesystem::exists(ManifestPath(run, step));
+      }
+    }
+    ASSERT_TRUE(there);
+    // Anywhere in the steps, rounds and files that follow; which moment it was is in no report.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    for (const pid_t pid : ProcessesWith(run.dir())) kill(pid, SIGKILL);
+    program->Wait(seconds(5));
+    EXPECT_TRUE(WaitForNoProcessWith(run.dir() + "/", seconds(5)));
+  }
+  const nlohmann::json report = run.Train(4, {"--resume"});
+  ExpectSameBits(report, expected);
+  ExpectOneSetOfWeights(report, run.Oracle());
+}
+
+TEST(TrainRoundsTest, FlippedByte_IsNamedAndTheCheckpointBeforeItIsUsed) {
+  TemporaryFolder folder;
+  TinySpec spec = TwoClusters();
+  spec.averaging_wire = "int8";
+  spec.delay_steps = 4;
+  spec.checkpoint_every = 4;
+  TrainRun run(folder, "run", spec);
+  ASSERT_EQ(run.Train(4, {"--stop-after", "8"})["checkpoint_step"], 8);
+  const std::string file = run.dir() + "/checkpoints/step-000000008/cluster-1/layer-0003.safetensors";
+  {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(-1, std::ios::end);
+    const char last = static_cast<char>(bytes.get() ^ 1);
+    bytes.seekp(-1, std::ios::end);
+    bytes.put(last);
+    ASSERT_TRUE(bytes.good());
+  }
+  const nlohmann::json report = run.Train(4, {"--resume"});
+  EXPECT_EQ(report["first_step"], 4);
+  EXPECT_TRUE(absl::StrContains(report["plan"].dump(), "cluster-1/layer-0003.safetensors is damaged"));
   ExpectOneSetOfWeights(report, run.Oracle());
 }
 
@@ -176,11 +299,11 @@ TEST(TrainRoundsTest, ImpossibleRounds_AreUsageErrors) {
   TinySpec wire = TwoClusters();
   wire.averaging_wire = "fp16";
   EXPECT_TRUE(absl::StrContains(refused("wire", wire), "allowed: fp32, bf16, int8, int4"));
-  TinySpec often = TwoClusters();
-  often.checkpoint_every = 1;
-  EXPECT_TRUE(absl::StrContains(refused("often", often), "checkpoint.every_steps"));
+  // Chunks of an exchange follow from the cuts of all clusters.
   TrainRun run(folder, "resume", TwoClusters());
-  EXPECT_EQ(RunProgram("stagecoach", run.Arguments(4, {"--resume"}), seconds(30)).exit_code, 64);
+  run.Train(4, {"--stop-after", "4"});
+  const ProgramResult fewer = RunProgram("stagecoach", run.Arguments(3, {"--resume"}), seconds(60));
+  EXPECT_EQ(fewer.exit_code, 64) << fewer.error;
 }
 
 TEST(TrainClustersTest, ImpossibleSplits_AreUsageErrors) {

@@ -27,17 +27,21 @@ absl::Status Unexpected(absl::string_view what, const Item& got, const Item& exp
 StageCore::StageCore(StageCoreConfig config)
     : config_(std::move(config)),
       buffers_(config_.rule.MaxLag() + 2, config_.rule.VersionOf(config_.first_step * M()), config_.first_step),
-      planned_end_(config_.end_step) {
+      rounds_begun_(config_.rounds.BegunBy(config_.first_step)) {
   next_forward_ = next_backward_ = next_input_ = next_gradient_ = config_.order.FirstSequenceAfter(config_.first_step);
   next_norms_step_ = next_own_norms_step_ = next_scalar_step_ = config_.first_step;
   end_sequence_ = config_.order.EndSequence(config_.end_step);
+  if (config_.rounds.OpenAfter(config_.first_step, config_.total_steps)) {
+    // Committed before the checkpoint was complete.
+    round_ = OpenRound{rounds_begun_, config_.rounds.LastBegunBy(config_.first_step), false, true};
+  }
 }
 
 // ---- events ------------------------------------------------------------------------------------------------------
 
 StageEffects StageCore::Start() {
   std::vector<StageEffect> effects;
-  if (config_.rounds.enabled()) {
+  if (config_.rounds.enabled() && config_.first_step == 0) {
     urgent_.push_back(RunPin{0, config_.first_step, buffers_.BufferOfVersion(config_.first_step)});
   }
   QueueStartCaptures();
@@ -277,7 +281,7 @@ std::vector<uint64_t> StageCore::CheckpointsThatNeed(uint64_t version) const {
   for (uint64_t step = (version + every - 1) / every * every;
        step <= config_.end_step && step <= version + config_.rule.MaxLag(); step += every) {
     // The last round changes the last version: its checkpoint is made at the end.
-    if (config_.rounds.enabled() && step == planned_end_) break;
+    if (config_.rounds.enabled() && step == config_.total_steps) break;
     if (step > config_.first_step && OldestVersionAfter(step) <= version) steps.push_back(step);
   }
   return steps;
@@ -350,7 +354,9 @@ void StageCore::Decide(std::vector<StageEffect>& effects) {
   if (can_backward && (prefer_backward || !can_forward)) return RunNextBackward(effects);
   if (can_forward) return RunNextForward(effects);
   if (next_backward_ == end_sequence_ && buffers_.newest() == config_.end_step) {
-    return ConcludeRounds(effects) ? Finish(effects) : void();
+    if (!Sealed(config_.end_step)) return Finish(effects);
+    wait_reason_ = WaitReason::kRound;
+    return;
   }
   const WaitReason at_end = held ? WaitReason::kRound : WaitReason::kScalar;
   wait_reason_ = next_backward_ == end_sequence_ ? at_end : why_not;

@@ -10,7 +10,8 @@
 //
 // Rounds with other clusters (common/round_schedule.h): a version at a round step is pinned; the version that the
 // result enters is not made before the result is there, everything else goes on. Where the result replaces the version
-// itself (tau_a = 0, and the last version of the run) that version is not used before.
+// itself (tau_a = 0, and the last version of the run) that version is not used before. A life that ends earlier changes
+// none of this: the result of a round that is open then enters in the next life.
 //
 // The owner (StageRunner) keeps payloads by item sequence; the core knows only that they are there. At most one compute
 // effect is outstanding at a time.
@@ -85,8 +86,8 @@ struct RunUpdate {
   std::vector<uint64_t> capture_for;  // CaptureWeights(version step+1) for each of these checkpoint steps
   uint64_t round = 0;                 // not 0: the result of this round enters the new version, additively
 };
-// Copies the weights out: what this stage contributes to the round. Round 0, at the start: the common weights that the
-// first differences are taken from.
+// Copies the weights out: what this stage contributes to the round. Round 0, when a run begins: the common weights that
+// the first differences are taken from.
 struct RunPin {
   uint64_t round, version;
   uint32_t weights_buffer;
@@ -184,6 +185,7 @@ class StageCore {
   uint64_t next_forward() const { return next_forward_; }    // sequence
   uint64_t next_backward() const { return next_backward_; }  // sequence
   uint64_t newest_version() const { return buffers_.newest(); }
+  uint64_t rounds_begun() const { return rounds_begun_; }  // of the run, up to the newest version
   const BufferRotation& buffers() const { return buffers_; }
 
  private:
@@ -212,7 +214,6 @@ class StageCore {
   bool MakingWaitsForRound(uint64_t version) const;
   void BeginRound(uint64_t version, bool replaces);
   void BeginRoundIfDue(uint64_t version);
-  bool ConcludeRounds(std::vector<StageEffect>& effects);
   RunApply ApplyTo(uint64_t version, bool replace) const;
 
   uint64_t NextBoundary() const;  // steps done when nothing more is injected behind the step that is under way
@@ -240,8 +241,7 @@ class StageCore {
   std::optional<StageEffect> running_;
   std::optional<uint64_t> last_checkpoint_;
   std::optional<OpenRound> round_;
-  uint64_t rounds_begun_ = 0, last_round_version_ = 0;
-  const uint64_t planned_end_;
+  uint64_t rounds_begun_ = 0;
   bool last_was_forward_ = false, forward_blocked_ = false, backward_blocked_ = false, finished_ = false;
   WaitReason wait_reason_ = WaitReason::kNone;
 };

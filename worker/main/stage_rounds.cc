@@ -1,6 +1,7 @@
 #include "worker/main/stage_rounds.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -49,7 +50,7 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
   void Close() { running_.reset(); }
 
   void Pinned(uint64_t round, uint64_t version, SharedWeights weights, const std::vector<uint64_t>& unit_parameters) {
-    if (round == 0) return SetCommon(*weights, unit_parameters);
+    if (round == 0) return SetCommon({0, *weights, {}, {}, {}}, unit_parameters);
     pinned_ = std::move(weights);
     round_ = round;
     WorkerMessage message;
@@ -58,6 +59,16 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
     ready.set_round(round);
     ready.set_step(version);
     Report(std::move(message));
+  }
+
+  void Restore(const CommonState& state, const std::vector<uint64_t>& unit_parameters) {
+    SetCommon(state, unit_parameters);
+    round_ = committed_ = state.rounds;
+  }
+
+  void Capture(uint64_t checkpoint_step, uint64_t round) {
+    captures_.emplace_back(checkpoint_step, round);
+    AnswerCaptures();
   }
 
   void Fix(const RoundFix& fix) {
@@ -98,11 +109,13 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
     theta.reserve(pinned_->size());
     for (const CommonShard& shard : common_) theta.insert(theta.end(), shard.theta.begin(), shard.theta.end());
     RoundValues values{std::exchange(pinned_, nullptr), std::make_shared<const std::vector<float>>(std::move(theta))};
+    committed_ = round_;
     CountBytes();
     OnWorker([round = round_, values = std::move(values)](Shared& shared) {
       const auto on_result = shared.events.on_result;  // may end the owner
       on_result(round, values);
     });
+    AnswerCaptures();
   }
 
   void CountBytes() {
@@ -115,17 +128,51 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
   }
 
  private:
-  void SetCommon(const std::vector<float>& weights, const std::vector<uint64_t>& unit_parameters) {
+  void SetCommon(const CommonState& state, const std::vector<uint64_t>& unit_parameters) {
     uint64_t next = 0;
     for (const uint32_t number : setup_.own) {
       const Shard& shard = setup_.shards[number];
       uint64_t count = 0;
       for (uint32_t unit = shard.begin; unit < shard.end; ++unit) count += unit_parameters[unit - setup_.first_unit];
-      const auto begin = weights.begin() + static_cast<ptrdiff_t>(next);
-      common_.emplace_back().theta.assign(begin, begin + static_cast<ptrdiff_t>(count));
+      CommonShard& common = common_.emplace_back();
+      for (auto [from, to] : {std::make_pair(&state.theta, &common.theta), std::make_pair(&state.momentum, &common.v),
+                              std::make_pair(&state.residual, &common.residual)}) {
+        if (from->empty()) continue;
+        const auto begin = from->begin() + static_cast<ptrdiff_t>(next);
+        to->assign(begin, begin + static_cast<ptrdiff_t>(count));
+      }
       begin_.push_back(next);
       next += count;
     }
+  }
+
+  void AnswerCaptures() {
+    while (!captures_.empty() && captures_.front().second <= committed_) {
+      OnWorker([step = captures_.front().first, state = State()](Shared& shared) {
+        const auto on_captured = shared.events.on_captured;  // may end the owner
+        on_captured(step, state);
+      });
+      captures_.pop_front();
+    }
+  }
+
+  CommonState State() const {
+    CommonState state;
+    state.rounds = committed_;
+    for (const CommonShard& shard : common_) {
+      const size_t end = state.theta.size() + shard.theta.size();
+      state.theta.insert(state.theta.end(), shard.theta.begin(), shard.theta.end());
+      // What no round has touched yet is zero.
+      if (setup_.averaging.outer.HasMomentum()) {
+        state.momentum.insert(state.momentum.end(), shard.v.begin(), shard.v.end());
+        state.momentum.resize(end);
+      }
+      if (setup_.averaging.error_feedback) {
+        state.residual.insert(state.residual.end(), shard.residual.begin(), shard.residual.end());
+        state.residual.resize(end);
+      }
+    }
+    return state;
   }
 
   void OnSettled(const RoundExchange& exchange) {
@@ -170,7 +217,8 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
   std::vector<CommonShard> common_;  // of each own shard
   std::vector<uint64_t> begin_;      // where it begins in the stage's weights
   SharedWeights pinned_;
-  uint64_t round_ = 0;
+  uint64_t round_ = 0, committed_ = 0;
+  std::deque<std::pair<uint64_t, uint64_t>> captures_;  // checkpoint step, round; as many as are being written
 };
 
 StageRounds::StageRounds(RoundSetup setup, EventLoop* worker, EventLoop* averaging, LinkFactory* links, Events events)
@@ -192,6 +240,15 @@ void StageRounds::OnPinned(uint64_t round, uint64_t version, SharedWeights weigh
   averaging_->Post([work = work_, round, version, weights = std::move(weights), unit = std::move(unit_parameters)] {
     work->Pinned(round, version, weights, unit);
   });
+}
+
+void StageRounds::Restore(CommonState state, std::vector<uint64_t> unit_parameters) {
+  averaging_->Post(
+      [work = work_, state = std::move(state), unit = std::move(unit_parameters)] { work->Restore(state, unit); });
+}
+
+void StageRounds::Capture(uint64_t checkpoint_step, uint64_t round) {
+  averaging_->Post([work = work_, checkpoint_step, round] { work->Capture(checkpoint_step, round); });
 }
 
 void StageRounds::OnFix(const RoundFix& fix) {

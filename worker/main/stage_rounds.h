@@ -21,6 +21,7 @@
 #include "common/event_loop.h"
 #include "protos/coordinator.pb.h"
 #include "worker/average/partner_streams.h"
+#include "worker/main/common_state.h"
 #include "worker/main/stage_compute.h"
 
 namespace stagecoach {
@@ -43,6 +44,7 @@ class StageRounds {
   struct Events {
     std::function<void(WorkerMessage)> on_report;  // RoundReady, RoundProposal
     std::function<void(uint64_t round, RoundValues values)> on_result;
+    std::function<void(uint64_t checkpoint_step, CommonState state)> on_captured;  // pinned is left to the caller
     std::function<void(absl::Status status, std::string peer)> on_failed;
   };
 
@@ -51,6 +53,10 @@ class StageRounds {
 
   // Round 0 sets the common weights. `unit_parameters`: of each unit of the stage.
   void OnPinned(uint64_t round, uint64_t version, SharedWeights weights, std::vector<uint64_t> unit_parameters);
+  // Instead of round 0, from a checkpoint.
+  void Restore(CommonState state, std::vector<uint64_t> unit_parameters);
+  // For a checkpoint, as of the commit of `round`, which has begun; the next one has not.
+  void Capture(uint64_t checkpoint_step, uint64_t round);
   void OnFix(const RoundFix& fix);
   void OnAbort(const RoundAbort& abort);
   void OnCommit(const RoundCommit& commit);

@@ -52,8 +52,9 @@ void StageRunner::OnRoundResult(uint64_t round, RoundValues values) {
   Apply(core_.OnRoundResult(round), "");
 }
 
-void StageRunner::SetExecutor(std::shared_ptr<StageExecutor> executor) {
+void StageRunner::SetExecutor(std::shared_ptr<StageExecutor> executor, std::optional<CommonState> common) {
   if (closed_) return;
+  common_ = std::move(common);
   executor_ = std::move(executor);
   unit_parameters_ = executor_->unit_parameters();  // before the compute loop uses it
   MaybeReady();
@@ -76,6 +77,14 @@ void StageRunner::Start() {
   if (closed_ || started_) return;
   if (!ready()) return Fail(absl::FailedPreconditionError("stage was started before it was ready"), "");
   started_ = true;
+  if (rounds_ && common_) {
+    if (!common_->pinned.empty()) {
+      pinned_ = std::make_shared<const std::vector<float>>(std::move(common_->pinned));
+      round_values_ = {pinned_, std::make_shared<const std::vector<float>>(common_->theta)};
+    }
+    rounds_->Restore(*std::move(common_), unit_parameters_);
+    common_.reset();
+  }
   Apply(core_.Start(), "");
   while (!closed_ && !early_frames_.empty()) {
     auto [side, frame] = std::move(early_frames_.front());
@@ -108,7 +117,9 @@ void StageRunner::Close() {
   gradients_.clear();
   output_ = Payload{};
   rounds_.reset();
+  pinned_.reset();
   round_values_ = RoundValues{};
+  without_common_.clear();
   // Streams are dropped from a function of their own, because Close may be called from inside one of their callbacks.
   loops_.worker->Post(
       [above = std::make_shared<Stream>(std::move(above_)), below = std::make_shared<Stream>(std::move(below_))] {});
@@ -211,6 +222,7 @@ void StageRunner::PostCompute(ComputeEffect effect, Payload input) {
   const auto* update = std::get_if<RunUpdate>(&effect);
   if ((update != nullptr && update->round > 0) || std::holds_alternative<RunApply>(effect)) {
     round = std::exchange(round_values_, RoundValues{});
+    pinned_.reset();
   }
   loops_.compute->Post([self = shared_from_this(), executor = executor_, effect = std::move(effect),
                         input = std::move(input), round = std::move(round), worker = loops_.worker]() mutable {
@@ -252,8 +264,9 @@ void StageRunner::OnComputed(const ComputeEffect& effect, ComputeOutcome outcome
   output_ = std::move(outcome.output);
   ReportResult(effect, outcome);
   if (const auto* finish = std::get_if<RunFinishCapture>(&effect)) {
-    WriteCheckpoint(finish->checkpoint_step, std::move(outcome.units));
+    OnCaptured(finish->checkpoint_step, std::move(outcome.units));
   } else if (const auto* pin = std::get_if<RunPin>(&effect)) {
+    if (pin->round > 0) pinned_ = outcome.pinned;
     rounds_->OnPinned(pin->round, pin->version, std::move(outcome.pinned), unit_parameters_);
   }
   Apply(core_.OnComputeDone(std::move(outcome.norms)), "");
@@ -310,8 +323,26 @@ void StageRunner::FlushScalar(double learning_rate) {
   events_.on_report(std::move(message));
 }
 
-void StageRunner::WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units) {
+// With rounds a checkpoint is complete when those that have begun are committed: then it is the same, however fast they
+// were, and a life that starts from it has no exchange to repeat. Behind the last step nothing needs that state.
+void StageRunner::OnCaptured(uint64_t step, std::vector<CheckpointUnit> units) {
   ++checkpoints_writing_;
+  if (!rounds_ || step == setup_.core.total_steps) return WriteCheckpoint(step, std::move(units));
+  without_common_[step] = {std::move(units), pinned_};
+  rounds_->Capture(step, core_.rounds_begun());
+}
+
+void StageRunner::OnCommonCaptured(uint64_t step, CommonState state) {
+  const auto captured = without_common_.find(step);
+  if (closed_ || captured == without_common_.end()) return;
+  auto [units, pinned] = std::move(captured->second);
+  without_common_.erase(captured);
+  if (pinned) state.pinned = *pinned;
+  AddCommonState(state, unit_parameters_, &units);
+  WriteCheckpoint(step, std::move(units));
+}
+
+void StageRunner::WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units) {
   loops_.bulk->Post([self = shared_from_this(), units = std::move(units), step, worker = loops_.worker]() mutable {
     const StageSetup& setup = self->setup_;
     std::vector<CheckpointPart> parts =

@@ -77,7 +77,8 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   ~StageRunner();
 
   void OpenLinks(LinkFactory& factory);
-  void SetExecutor(std::shared_ptr<StageExecutor> executor);
+  // `common`: of a stage with rounds that goes on from a checkpoint.
+  void SetExecutor(std::shared_ptr<StageExecutor> executor, std::optional<CommonState> common = std::nullopt);
   void Start();        // once, when ready
   void RequestStop();  // stage 0: end at the next step boundary that is possible
   void HoldForStop();  // stage 0: see StageCore
@@ -129,6 +130,8 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   void ReportResult(const ComputeEffect& effect, const ComputeOutcome& outcome);
   void OpenRounds(LinkFactory& factory);
   void OnRoundResult(uint64_t round, RoundValues values);
+  void OnCaptured(uint64_t step, std::vector<CheckpointUnit> units);
+  void OnCommonCaptured(uint64_t step, CommonState state);
   void WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units);
   void OnCheckpointWritten(std::vector<CheckpointPart> parts);
   void NoteScalar(const ReportScalar& scalar);
@@ -148,6 +151,7 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   std::shared_ptr<StageExecutor> executor_;
   std::vector<uint64_t> unit_parameters_;  // of the executor
   std::unique_ptr<StageRounds> rounds_;
+  SharedWeights pinned_;      // contributed to the round whose result has not entered the weights yet
   RoundValues round_values_;  // of the round that has been committed and has not entered the weights yet
   Stream above_, below_;
   std::deque<std::pair<Side, LinkFrame>> early_frames_;
@@ -156,8 +160,14 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   Payload output_;                                  // of the compute effect that has just ended
   std::optional<StepReport> scalar_report_;         // waits for the learning rate of its update
   double step_loss_ = 0, evaluation_loss_ = 0;
-  int checkpoints_writing_ = 0;
-  std::optional<RunFinishCapture> held_capture_;  // waits until fewer checkpoints are being written
+  struct CapturedUnits {
+    std::vector<CheckpointUnit> units;
+    SharedWeights pinned;
+  };
+  std::map<uint64_t, CapturedUnits> without_common_;  // by checkpoint step: wait for the commit of their round
+  std::optional<CommonState> common_;                 // from the checkpoint, until Start
+  int checkpoints_writing_ = 0;                       // with those
+  std::optional<RunFinishCapture> held_capture_;      // waits until fewer checkpoints are being written
   std::optional<uint64_t> finished_steps_;
   StageMeter meter_;
   DataTally trained_;  // microbatches that went backward here, by global index

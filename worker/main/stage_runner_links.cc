@@ -47,10 +47,13 @@ void StageRunner::OpenRounds(LinkFactory& factory) {
   events.on_result = [weak](uint64_t round, RoundValues values) {
     if (const auto self = weak.lock()) self->OnRoundResult(round, std::move(values));
   };
+  events.on_captured = [weak](uint64_t step, CommonState state) {
+    if (const auto self = weak.lock()) self->OnCommonCaptured(step, std::move(state));
+  };
   events.on_failed = [weak](const absl::Status& status, const std::string& peer) {
     const auto self = weak.lock();
-    // As with neighbours: who has finished may be released first.
-    if (self && !self->finished_steps_) self->Fail(status, peer);
+    // As with neighbours: who has finished may be released first. Before that the last checkpoint may need a round.
+    if (self && !self->reported_finished_) self->Fail(status, peer);
   };
   rounds_ = std::make_unique<StageRounds>(*setup_.rounds, loops_.worker, loops_.averaging, &factory, std::move(events));
 }

@@ -253,38 +253,38 @@ void WorkerNode::CreateExecutor(ExecutorOptions options, uint64_t epoch) {
   options.device = options_.backend.device;
   options.pool = options_.pool;
   compute_loop_.Post([this, options = std::move(options), epoch] {
-    absl::StatusOr<std::shared_ptr<StageExecutor>> shared;
-    ExecutorFingerprint hashes;
-    auto executor = options_.backend.create(options);
-    auto fingerprint = options_.backend.fingerprint(options.config);
-    if (!executor.ok()) {
-      shared = executor.status();
-    } else if (!fingerprint.ok()) {
-      shared = fingerprint.status();
-    } else {
-      shared = std::shared_ptr<StageExecutor>(*std::move(executor));
-      hashes = *std::move(fingerprint);
-    }
-    worker_loop_.Post([this, epoch, shared = std::move(shared), hashes = std::move(hashes)]() mutable {
-      OnExecutor(epoch, std::move(shared), std::move(hashes));
-    });
+    worker_loop_.Post(
+        [this, epoch, loaded = Load(options_.backend, options)]() mutable { OnLoaded(epoch, std::move(loaded)); });
   });
 }
 
-void WorkerNode::OnExecutor(uint64_t epoch, absl::StatusOr<std::shared_ptr<StageExecutor>> executor,
-                            ExecutorFingerprint hashes) {
+absl::StatusOr<WorkerNode::Loaded> WorkerNode::Load(const ComputeBackend& backend, const ExecutorOptions& options) {
+  Loaded loaded;
+  ASSIGN_OR_RETURN(std::unique_ptr<StageExecutor> executor, backend.create(options));
+  loaded.executor = std::move(executor);
+  ASSIGN_OR_RETURN(loaded.hashes, backend.fingerprint(options.config));
+  const RunConfig& config = options.config;
+  if (options.first_step > 0 && config.averaging.rounds.enabled()) {
+    ASSIGN_OR_RETURN(loaded.common,
+                     ReadCommonState(options.checkpoint_dir, options.first_step, config.total_steps, config.averaging,
+                                     config.first_unit(options.stage), loaded.executor->unit_parameters()));
+  }
+  return loaded;
+}
+
+void WorkerNode::OnLoaded(uint64_t epoch, absl::StatusOr<Loaded> loaded) {
   const std::shared_ptr<StageRunner> stage = stage_;
   if (!stage || stage->epoch() != epoch) {
     // Released meanwhile: the weights go where they were made.
-    if (executor.ok()) compute_loop_.Post([gone = *std::move(executor)]() mutable { gone.reset(); });
+    if (loaded.ok()) compute_loop_.Post([gone = std::move(loaded->executor)]() mutable { gone.reset(); });
     return;
   }
-  if (!executor.ok()) {
+  if (!loaded.ok()) {
     Release("the executor could not be made");
-    return ReportFailure(epoch, executor.status(), "");
+    return ReportFailure(epoch, loaded.status(), "");
   }
-  fingerprint_ = std::move(hashes);
-  stage->SetExecutor(*std::move(executor));
+  fingerprint_ = std::move(loaded->hashes);
+  stage->SetExecutor(std::move(loaded->executor), std::move(loaded->common));
 }
 
 void WorkerNode::OnReady() {

@@ -70,7 +70,13 @@ class WorkerNode {
   void OnAssign(const AssignStage& assign);
   absl::Status Assign(const AssignStage& assign);
   void CreateExecutor(ExecutorOptions options, uint64_t epoch);
-  void OnExecutor(uint64_t epoch, absl::StatusOr<std::shared_ptr<StageExecutor>> executor, ExecutorFingerprint hashes);
+  struct Loaded {
+    std::shared_ptr<StageExecutor> executor;
+    ExecutorFingerprint hashes;
+    std::optional<CommonState> common;  // from a checkpoint of a run with rounds
+  };
+  static absl::StatusOr<Loaded> Load(const ComputeBackend& backend, const ExecutorOptions& options);
+  void OnLoaded(uint64_t epoch, absl::StatusOr<Loaded> loaded);
   void OnReady();
   void ReportFailure(uint64_t epoch, const absl::Status& status, const std::string& peer);
   void Release(const std::string& reason);

@@ -1,5 +1,5 @@
-// What rounds with other clusters make a stage wait for, what they do not, and how a life ends with one. One stage that
-// is the whole model: everything that can run does run.
+// What rounds with other clusters make a stage wait for, what they do not, and that the ends of lives change nothing.
+// One stage that is the whole model: everything that can run does run.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -139,36 +139,47 @@ TEST(StageCoreRounds, OldVersions_StayInUseWhileANewOneWaits) {
   EXPECT_EQ(lane.Log().substr(0, 13), "replace1@2 u3");
 }
 
-TEST(StageCoreRounds, Stop_AppliesWhatIsOpenAndAveragesOnceMore) {
+TEST(StageCoreRounds, Stop_ChangesNothingOfTheRounds) {
   Lane lane(Config(4, 3, 20));
   EXPECT_EQ(lane.Log(), "pin0@0 u1 u2 u3 u4 pin1@4 u5 u6");  // version 7 waits
   lane.Stop();                                               // step 6 has been computed: the end is 7
   EXPECT_EQ(lane.Log(), "");
   lane.Result(1);
-  EXPECT_EQ(lane.Log(), "u7+1 pin2@7");
-  EXPECT_EQ(lane.core().wait_reason(), WaitReason::kRound);
-  lane.Result(2);
-  EXPECT_EQ(lane.Log(), "replace2@7 capture7 finish7 end7");
+  EXPECT_EQ(lane.Log(), "u7+1 capture7 finish7 end7");
 }
 
-TEST(StageCoreRounds, StopBetweenRoundAndResult_EntersTheLastVersionWhenDrained) {
-  StageCoreConfig config = Config(4, 3, 20);
+TEST(StageCoreRounds, StopBetweenRoundAndResult_LeavesTheResultToTheNextLife) {
+  StageCoreConfig config = Config(4, 3, 9);
   config.end_step = 6;  // --stop-after
   Lane lane(config);
-  EXPECT_EQ(lane.Log(), "pin0@0 u1 u2 u3 u4 pin1@4 u5 u6");
-  lane.Result(1);
-  EXPECT_EQ(lane.Log(), "apply1@6 pin2@6");
-  lane.Result(2);
-  EXPECT_EQ(lane.Log(), "replace2@6 capture6 finish6 end6");
+  EXPECT_EQ(lane.Log(), "pin0@0 u1 u2 u3 u4 pin1@4 u5 u6 capture6 finish6 end6");
+  lane.Result(1);  // the checkpoint waits for it
+  EXPECT_EQ(lane.Log(), "");
+  config.first_step = 6;
+  config.end_step = 9;
+  Lane next(config);
+  EXPECT_EQ(next.Log(), "u7+1 u8 pin2@8");
+  EXPECT_EQ(next.core().rounds_begun(), 2u);
+  next.Result(2);
+  EXPECT_EQ(next.Log(), "u9+2 pin3@9");
+  next.Result(3);
+  EXPECT_EQ(next.Log(), "replace3@9 e capture9 finish9 end9");
 }
 
-TEST(StageCoreRounds, StopAtARoundStep_ThatRoundIsTheLast) {
+TEST(StageCoreRounds, StopAtARoundStep_IsResumedWithThatRound) {
   StageCoreConfig config = Config(4, 3, 20);
   config.end_step = 4;
   Lane lane(config);
-  EXPECT_EQ(lane.Log(), "pin0@0 u1 u2 u3 u4 pin1@4");
-  lane.Result(1);
-  EXPECT_EQ(lane.Log(), "replace1@4 capture4 finish4 end4");
+  EXPECT_EQ(lane.Log(), "pin0@0 u1 u2 u3 u4 pin1@4 capture4 finish4 end4");
+  config.first_step = 4;
+  config.end_step = 8;
+  EXPECT_EQ(Lane(config).Log(), "u5 u6 u7+1 u8 pin2@8 capture8 finish8 end8");
+  config.rounds.delay_steps = 0;
+  Lane without_delay(config);  // it replaced version 4 before the checkpoint
+  EXPECT_EQ(without_delay.Log(), "u5 u6 u7 u8 pin2@8");
+  EXPECT_EQ(without_delay.core().wait_reason(), WaitReason::kRound);
+  without_delay.Result(2);
+  EXPECT_EQ(without_delay.Log(), "replace2@8 capture8 finish8 end8");
 }
 
 TEST(StageCoreRounds, Checkpoints_HoldWhatTheRoundLeft) {
