@@ -82,10 +82,12 @@ std::optional<ClusterDraft> Solve(const CostModel& costs, const std::vector<uint
 
 }  // namespace
 
-std::optional<ClusterDraft> CutChain(const CostModel& costs, const std::vector<uint32_t>& order, bool may_skip) {
+std::optional<ClusterDraft> CutChain(const CostModel& costs, const std::vector<uint32_t>& order, bool may_skip,
+                                     double worth) {
   if (order.empty()) return std::nullopt;
   double bottleneck = 0;
   if (!Solve(costs, order, {false, kInfinity}, may_skip, &bottleneck)) return std::nullopt;
+  if (bottleneck * worth > 1) return std::nullopt;
   return TradeLatency(costs, bottleneck, [&](double cap) {
     double loop = 0;
     return Solve(costs, order, {true, cap}, may_skip, &loop);

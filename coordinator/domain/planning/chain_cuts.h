@@ -12,7 +12,9 @@
 
 namespace stagecoach {
 
-// The draft with most goodput that keeps the order; may_skip: workers may be left out. nullopt: nothing fits.
-std::optional<ClusterDraft> CutChain(const CostModel& costs, const std::vector<uint32_t>& order, bool may_skip);
+// The draft with most goodput that keeps the order; may_skip: workers may be left out. nullopt: nothing fits, or every
+// draft does fewer than `worth` microbatches a second.
+std::optional<ClusterDraft> CutChain(const CostModel& costs, const std::vector<uint32_t>& order, bool may_skip,
+                                     double worth = 0);
 
 }  // namespace stagecoach

@@ -111,8 +111,6 @@ CostModel::CostModel(const PlanModel& model, const Fleet& fleet, std::shared_ptr
   }
 }
 
-uint64_t CostModel::MemoryBytes(uint32_t a, uint32_t b) const { return memory_[size_t{a} * points_.size() + b]; }
-
 double CostModel::Goodput(double bottleneck, double loop, double update, double failures_per_hour) const {
   const double cycle = CycleSeconds(bottleneck, loop);
   const double reliability = Reliability(failures_per_hour);

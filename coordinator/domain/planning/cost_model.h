@@ -59,7 +59,7 @@ class CostModel {
   uint32_t UnitAt(uint32_t point) const { return points_[point]; }
 
   // 0 <= a < b <= last_point().
-  uint64_t MemoryBytes(uint32_t a, uint32_t b) const;
+  uint64_t MemoryBytes(uint32_t a, uint32_t b) const { return memory_[size_t{a} * points_.size() + b]; }
   bool Fits(uint32_t worker, uint32_t a, uint32_t b) const { return MemoryBytes(a, b) <= workers_[worker].memory; }
   // max(comp, up, down) without looking at memory; infinite where memory forbids it.
   double StageSecondsUnchecked(uint32_t worker, uint32_t a, uint32_t b) const {

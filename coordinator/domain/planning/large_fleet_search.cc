@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -16,15 +16,16 @@ namespace stagecoach {
 namespace {
 
 constexpr double kTie = 1 + 1e-9;
-constexpr uint32_t kChunk = 10;  // about 2 ms; 12 take four times as long for 1 % more
+constexpr uint32_t kChunk = 10;  // about 0.3 ms; 12 take five times as long for 1 % more
 constexpr uint32_t kMostInNeighbourhood = 12;
-constexpr uint32_t kManyWorkers = 2000;   // beyond: neighbourhoods of kChunk, one division into sites
+constexpr uint32_t kManyWorkers = 2000;   // beyond: a larger sample for the window
 constexpr uint32_t kMostGroupsTried = 4;  // clusters far deeper than a chunk, of fleets up to kFewWorkers
-constexpr uint32_t kFewWorkers = 64;
-constexpr uint32_t kChunksJudged = 8;    // of a site, to choose the order in which it is cut into chunks
-constexpr uint32_t kSample = 40;         // workers on which the window is chosen
-constexpr uint32_t kSampleOfMany = 240;  // the same of fleets beyond kManyWorkers
-constexpr int kMovesOfLongChain = 120;   // swaps and relocations; each cuts the chain anew
+constexpr uint32_t kFewWorkers = 64;      // beyond: neighbourhoods of kChunk; only one division into sites is improved
+constexpr uint32_t kChunksJudged = 8;     // of a site, to choose the order in which it is cut into chunks
+constexpr uint32_t kSample = 40;          // workers on which the window is chosen
+constexpr uint32_t kSampleOfMany = 240;   // the same of fleets beyond kManyWorkers
+// Swaps and relocations; each cuts the chain anew, in time that grows with the square of its length.
+constexpr uint32_t kMovesOfLongChain = 120, kMovesTimesSquare = kMovesOfLongChain * 32 * 32;
 
 // What similar workers have in common. Sorting by the resource that is scarce keeps waste small; which one it is shows.
 enum class SortKey { kUplink, kSpeed, kMemory };
@@ -60,6 +61,8 @@ class Search {
   void SolveChunks(const Sites& sites, bool quickly);
   // Exactly so many clusters of about equal size; false: one of them does not hold the model.
   bool SolveGroups(const Sites& sites, uint32_t clusters);
+  // More clusters, of workers that have none.
+  void UseIdle();
   void Improve(uint32_t searches);
 
  private:
@@ -67,15 +70,17 @@ class Search {
   // Every `stride`th chunk.
   void SolveChunksOf(const std::vector<uint32_t>& workers, uint32_t site, size_t stride,
                      std::vector<Cluster>* clusters) const;
-  SortKey BestKey(const std::vector<uint32_t>& workers) const;
+  // The order of the workers whose chunks do most, judged by some of the chunks; *clusters: what was found if all were.
+  SortKey BestKey(const std::vector<uint32_t>& workers, uint32_t site, std::vector<Cluster>* clusters) const;
   void SolveLongChains(const std::vector<uint32_t>& workers, uint32_t site, std::vector<Cluster>* clusters);
   std::optional<ClusterDraft> LongChain(std::vector<uint32_t> order);
+  void Replace(const std::vector<uint32_t>& taken, std::vector<Cluster> now);
   void Append(const Division& division, uint32_t site, std::vector<Cluster>* clusters) const {
     for (const ClusterDraft& draft : division.clusters) clusters->push_back({draft, costs_->GoodputOf(draft), site});
   }
 
   const CostModel* costs_;
-  const PlannerOptions options_;
+  PlannerOptions options_;
   RngDraws draws_;
   std::vector<Cluster> clusters_;
   std::vector<std::vector<uint32_t>> idle_;  // by site
@@ -119,15 +124,17 @@ void Search::SolveChunksOf(const std::vector<uint32_t>& workers, uint32_t site, 
   }
 }
 
-// Judged by some of the chunks.
-SortKey Search::BestKey(const std::vector<uint32_t>& workers) const {
+SortKey Search::BestKey(const std::vector<uint32_t>& workers, uint32_t site, std::vector<Cluster>* clusters) const {
   SortKey best = SortKey::kUplink;
   double most = 0;
   const size_t stride = 1 + workers.size() / kChunk / kChunksJudged;
   for (const SortKey key : {SortKey::kUplink, SortKey::kSpeed, SortKey::kMemory}) {
     std::vector<Cluster> found;
-    SolveChunksOf(Sorted(workers, key), 0, stride, &found);
-    if (Sum(found) > most * kTie) most = Sum(found), best = key;
+    SolveChunksOf(Sorted(workers, key), site, stride, &found);
+    if (Sum(found) <= most * kTie) continue;
+    most = Sum(found);
+    best = key;
+    if (stride == 1) *clusters = std::move(found);
   }
   return best;
 }
@@ -136,9 +143,9 @@ void Search::SolveChunks(const Sites& sites, bool quickly) {
   clusters_.clear();
   idle_.assign(sites.size(), {});
   for (uint32_t site = 0; site < sites.size(); ++site) {
-    const SortKey key = quickly ? SortKey::kUplink : BestKey(sites[site]);
     std::vector<Cluster> best;
-    SolveChunksOf(Sorted(sites[site], key), site, 1, &best);
+    const SortKey key = quickly ? SortKey::kUplink : BestKey(sites[site], site, &best);
+    if (best.empty()) SolveChunksOf(Sorted(sites[site], key), site, 1, &best);
     const auto idle_of = [&](const std::vector<Cluster>& clusters) {
       std::vector<uint32_t> used;
       for (const Cluster& cluster : clusters) {
@@ -189,9 +196,11 @@ std::optional<ClusterDraft> Search::LongChain(std::vector<uint32_t> order) {
     std::swap(order[i], order[nearest]);
   }
   std::optional<ClusterDraft> best = CutChain(*costs_, order, /*may_skip=*/true);
+  if (!best && order.size() > kFewWorkers) return best;  // to find any cut would take long
   double best_goodput = best ? costs_->GoodputOf(*best) : -1;
   const auto size = static_cast<uint32_t>(order.size());
-  for (int move = 0; move < kMovesOfLongChain && size > 1; ++move) {
+  const uint32_t moves = size < 2 ? 0 : std::min(kMovesOfLongChain, kMovesTimesSquare / (size * size));
+  for (uint32_t move = 0; move < moves; ++move) {
     std::vector<uint32_t> next = order;
     const uint32_t i = draws_.Below(size), j = draws_.Below(size);
     if (draws_.Below(2) == 0) {
@@ -201,7 +210,7 @@ std::optional<ClusterDraft> Search::LongChain(std::vector<uint32_t> order) {
       next.erase(next.begin() + i);
       next.insert(next.begin() + j, worker);
     }
-    std::optional<ClusterDraft> draft = CutChain(*costs_, next, /*may_skip=*/true);
+    std::optional<ClusterDraft> draft = CutChain(*costs_, next, /*may_skip=*/true, best_goodput);
     const double goodput = draft ? costs_->GoodputOf(*draft) : -1;
     if (goodput < best_goodput) continue;
     order = std::move(next);
@@ -241,11 +250,34 @@ bool Search::SolveGroups(const Sites& sites, uint32_t clusters) {
   return true;
 }
 
+void Search::UseIdle() {
+  for (uint32_t site = 0; site < idle_.size(); ++site) {
+    while (MayHoldModel(*costs_, idle_[site])) {
+      std::vector<uint32_t> workers = Sorted(idle_[site], SortKey::kUplink);
+      workers.resize(std::min<size_t>(workers.size(), kFewWorkers));
+      std::vector<Cluster> found;
+      SolveChunksOf(workers, site, 1, &found);
+      if (found.empty() && workers.size() > kChunk) {
+        const std::optional<ClusterDraft> draft = LongChain(workers);
+        if (draft) found.push_back({*draft, costs_->GoodputOf(*draft), site});
+      }
+      if (found.empty()) break;
+      for (Cluster& cluster : found) {
+        std::erase_if(idle_[site], [&](uint32_t worker) {
+          return std::find(cluster.draft.workers.begin(), cluster.draft.workers.end(), worker) !=
+                 cluster.draft.workers.end();
+        });
+        clusters_.push_back(std::move(cluster));
+      }
+    }
+  }
+}
+
 // Takes one or two clusters that lie close to another of their site, and idle workers, and solves them anew.
 void Search::Improve(uint32_t searches) {
   constexpr uint32_t kNear = 8;  // clusters apart in the order of chunks: similar workers
   constexpr uint32_t kMostIdleTaken = 2;
-  const uint32_t most = costs_->num_workers() > kManyWorkers ? kChunk : kMostInNeighbourhood;
+  const uint32_t most = costs_->num_workers() > kFewWorkers ? kChunk : kMostInNeighbourhood;
   for (uint32_t search = 0; search < searches && !clusters_.empty(); ++search) {
     const auto num = static_cast<uint32_t>(clusters_.size());
     std::vector<uint32_t> taken = {draws_.Below(num)}, workers = clusters_[taken[0]].draft.workers;
@@ -282,15 +314,23 @@ void Search::Improve(uint32_t searches) {
       }
     }
     idle.insert(idle.end(), workers.begin(), workers.end());
-    std::sort(taken.rbegin(), taken.rend());
-    const uint32_t position = taken.back();
-    for (const uint32_t c : taken) clusters_.erase(clusters_.begin() + c);
-    clusters_.insert(clusters_.begin() + std::min<ptrdiff_t>(position, static_cast<ptrdiff_t>(clusters_.size())),
-                     now.begin(), now.end());
+    std::sort(taken.begin(), taken.end());
+    Replace(taken, std::move(now));
   }
 }
 
-uint32_t DefaultSearches(uint32_t workers) { return workers <= 100 ? 24 : std::min(1500u, workers / 4); }
+// The new clusters take the places of the old ones (ascending), further ones follow the first.
+void Search::Replace(const std::vector<uint32_t>& taken, std::vector<Cluster> now) {
+  const size_t same = std::min(taken.size(), now.size());
+  for (size_t i = 0; i < same; ++i) clusters_[taken[i]] = std::move(now[i]);
+  for (size_t i = taken.size(); i > same; --i) clusters_.erase(clusters_.begin() + taken[i - 1]);
+  clusters_.insert(clusters_.begin() + taken[0] + 1,
+                   std::make_move_iterator(now.begin() + static_cast<ptrdiff_t>(same)),
+                   std::make_move_iterator(now.end()));
+}
+
+// 10,000 take about two seconds.
+uint32_t DefaultSearches(uint32_t workers) { return workers <= kFewWorkers ? 32 : std::min(10000u, workers); }
 
 CostModel CostsOf(const PlanModel& model, const Fleet& fleet, const std::shared_ptr<const LinkCosts>& links,
                   const PlannerOptions& options, uint32_t window, size_t clusters) {
@@ -322,29 +362,40 @@ FoundPlan SearchWindow(const PlanModel& model, const Fleet& fleet, const std::sh
     if (search.num_clusters() == 0 || search.goodput() <= best.goodput * kTie) return;
     best = {search.Drafts(), assumptions, search.goodput(), 0};
   };
+  const auto improve_and_keep = [&](Search* search) {
+    const CostModel costs = CostsOf(model, fleet, links, options, window, search->num_clusters());
+    search->UseCosts(costs);
+    if (options.clusters == 0) search->UseIdle();
+    search->Improve(searches);
+    const CostModel after = CostsOf(model, fleet, links, options, window, search->num_clusters());
+    search->UseCosts(after);
+    keep(*search);
+  };
   const CostModel guess = CostsOf(model, fleet, links, options, window, GuessedClusters(options, fleet));
-  for (const Sites& sites : SitesTried(guess)) {
-    if (options.clusters == 0) {
-      Search search(guess, options);
-      search.SolveChunks(sites, /*quickly=*/false);
-      const CostModel costs = CostsOf(model, fleet, links, options, window, search.num_clusters());
-      search.UseCosts(costs);
-      search.Improve(searches);
-      const CostModel after = CostsOf(model, fleet, links, options, window, search.num_clusters());
-      search.UseCosts(after);
-      keep(search);
+  const std::vector<Sites> divisions = SitesTried(guess);
+  if (options.clusters == 0) {
+    std::vector<Search> solved;
+    for (const Sites& sites : divisions) {
+      solved.emplace_back(guess, options).SolveChunks(sites, /*quickly=*/false);
     }
-    // Clusters deeper than a chunk.
-    const uint32_t first = options.clusters > 0 ? options.clusters : 1;
-    const uint32_t most = options.clusters > 0        ? options.clusters
-                          : num_workers > kFewWorkers ? 0
-                                                      : std::min(kMostGroupsTried, num_workers / kMostInNeighbourhood);
+    if (num_workers > kFewWorkers) {
+      const auto most = [](const Search& a, const Search& b) { return a.goodput() < b.goodput(); };
+      std::swap(solved.front(), *std::max_element(solved.begin(), solved.end(), most));
+      solved.erase(solved.begin() + 1, solved.end());
+    }
+    for (Search& search : solved) improve_and_keep(&search);
+  }
+  // Clusters deeper than a chunk.
+  const uint32_t first = options.clusters > 0 ? options.clusters : 1;
+  const uint32_t most = options.clusters > 0        ? options.clusters
+                        : num_workers > kFewWorkers ? 0
+                                                    : std::min(kMostGroupsTried, num_workers / kMostInNeighbourhood);
+  for (const Sites& sites : divisions) {
     for (uint32_t clusters = first; clusters <= most; ++clusters) {
       const CostModel costs = CostsOf(model, fleet, links, options, window, clusters);
       Search search(costs, options);
       if (!search.SolveGroups(sites, clusters)) continue;
-      if (options.clusters > 0) search.Improve(searches);
-      keep(search);
+      improve_and_keep(&search);
     }
   }
   return best;

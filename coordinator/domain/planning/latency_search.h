@@ -3,6 +3,7 @@
 // Threading: pure function.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace stagecoach {
 template <typename LeastLoop>
 std::optional<ClusterDraft> TradeLatency(const CostModel& costs, double bottleneck, const LeastLoop& least_loop) {
   constexpr double kTie = 1 + 1e-9;  // sums in another order differ in the last bits
+  constexpr double kCloseEnough = 1 + 1e-7;
   constexpr int kBisections = 30, kSteps = 24;
   std::optional<ClusterDraft> best;
   double best_goodput = -1;
@@ -35,12 +37,20 @@ std::optional<ClusterDraft> TradeLatency(const CostModel& costs, double bottlene
     for (int step = 0; step < kSteps && 1 / cap > best_goodput; ++step) attempt(cap *= 1.08);
     return best;
   }
+  // The best T is in [low, high]: a chain whose loop takes L does L / N_max; any chain with a lower cap takes L or
+  // more.
   const double window = costs.assumptions().window;
   double low = bottleneck, high = loop / window;
-  for (int i = 0; i < kBisections && high > low * kTie; ++i) {
-    const double middle = (low + high) / 2;
-    const double middle_loop = attempt(middle);
-    (middle_loop <= window * middle ? high : low) = middle;
+  for (int i = 0; i < kBisections && high > low * kCloseEnough; ++i) {
+    const double cap = i == 0 ? high : (low + high) / 2;
+    const double least = attempt(cap) / window;
+    if (least <= cap) {
+      low = std::max(low, least);
+      high = cap;
+    } else {
+      low = cap;
+      high = std::min(high, least);
+    }
   }
   return best;
 }

@@ -14,17 +14,6 @@ constexpr uint32_t kMostByLinks = 256;
 // Costs of links that part groups: the largest jumps between sorted costs.
 constexpr size_t kMostThresholds = 3;
 
-bool MayHoldModel(const CostModel& costs, const std::vector<uint32_t>& site) {
-  uint64_t memory = 0;
-  for (const uint32_t worker : site) {
-    const uint64_t own = costs.fleet().workers[worker].memory_bytes;
-    if (own == 0) return true;  // no limit known
-    memory += own;
-  }
-  // Stages need working space besides: the sum is the least that could do.
-  return memory >= costs.MemoryBytes(0, costs.last_point());
-}
-
 Sites JoinSmall(const CostModel& costs, Sites sites) {
   while (sites.size() > 1) {
     const auto small = std::find_if(sites.begin(), sites.end(), [&](const auto& s) { return !MayHoldModel(costs, s); });
@@ -90,6 +79,17 @@ std::vector<double> Thresholds(const CostModel& costs) {
 }
 
 }  // namespace
+
+bool MayHoldModel(const CostModel& costs, const std::vector<uint32_t>& workers) {
+  uint64_t memory = 0;
+  for (const uint32_t worker : workers) {
+    const uint64_t own = costs.fleet().workers[worker].memory_bytes;
+    if (own == 0) return true;  // no limit known
+    memory += own;
+  }
+  // Stages need working space besides: the sum is the least that could do.
+  return memory >= costs.MemoryBytes(0, costs.last_point());
+}
 
 std::vector<Sites> SitesTried(const CostModel& costs) {
   std::vector<uint32_t> everybody(costs.num_workers());

@@ -11,6 +11,27 @@ constexpr float kNone = std::numeric_limits<float>::infinity();
 // The solver's cost grows with the square; 41 take the units of a model of 39 blocks one by one.
 constexpr uint32_t kMostPoints = 42;
 
+// Four floats, a register of every machine: a whole row of the table then stays in registers while it is filled.
+using Block = float __attribute__((vector_size(16)));
+constexpr uint32_t kBlock = sizeof(Block) / sizeof(float);
+constexpr uint32_t kMostBlocks = (kMostPoints + kBlock - 1) / kBlock;
+
+constexpr Block kNoneBlock = {kNone, kNone, kNone, kNone};
+
+Block Load(const float* from) {
+  Block block;
+  __builtin_memcpy(&block, from, sizeof block);
+  return block;
+}
+
+Block Least(Block x, Block y) { return x < y ? x : y; }
+
+template <bool kSum>
+Block Joined(Block x, Block y) {
+  if constexpr (kSum) return x + y;
+  return x > y ? x : y;
+}
+
 }  // namespace
 
 std::vector<uint32_t> PointsTried(const CostModel& costs) {
@@ -24,17 +45,19 @@ SubsetTable::SubsetTable(const CostModel& costs, const SubsetScope& scope, Value
     : scope_(scope),
       sum_(value == Value::kLoop),
       num_workers_(static_cast<uint32_t>(scope.workers.size())),
-      num_points_(static_cast<uint32_t>(scope.points.size())) {
-  stages_.assign(size_t{num_workers_} * num_points_ * num_points_, kNone);
+      num_points_(static_cast<uint32_t>(scope.points.size())),
+      stride_((num_points_ + kBlock - 1) / kBlock * kBlock) {
+  stages_.assign(size_t{num_workers_} * num_points_ * stride_, kNone);
   edges_.assign(size_t{num_workers_} * num_workers_, kNone);
   for (uint32_t q = 0; q < num_workers_; ++q) {
     const uint32_t worker = scope.workers[q];
     for (uint32_t a = 0; a < num_points_; ++a) {
       for (uint32_t b = a + 1; b < num_points_; ++b) {
         const uint32_t begin = scope.points[a], end = scope.points[b];
-        const double seconds = costs.StageSeconds(worker, begin, end);
+        if (!costs.Fits(worker, begin, end)) break;  // nor do longer ones
+        const double seconds = costs.StageSecondsUnchecked(worker, begin, end);
         if (seconds > cap || seconds == std::numeric_limits<double>::infinity()) continue;
-        stages_[(size_t{q} * num_points_ + a) * num_points_ + b] =
+        stages_[(size_t{q} * num_points_ + a) * stride_ + b] =
             static_cast<float>(sum_ ? costs.LoopSeconds(worker, begin, end) : seconds);
       }
     }
@@ -52,17 +75,17 @@ SubsetTable::SubsetTable(const CostModel& costs, const SubsetScope& scope, Value
     first_[set] = rows;
     rows += static_cast<uint32_t>(std::popcount(set));
   }
-  rows_.assign(size_t{rows} * num_points_, kNone);
+  rows_.assign(size_t{rows} * stride_, kNone);
   if (sum_) {
-    Fill<true>();
+    FillWith<true, kMostBlocks>(stride_ / kBlock);
   } else {
-    Fill<false>();
+    FillWith<false, kMostBlocks>(stride_ / kBlock);
   }
 }
 
 const float* SubsetTable::Row(uint32_t set, uint32_t last) const {
   const auto rank = static_cast<uint32_t>(std::popcount(set & ((1u << last) - 1)));
-  return &rows_[size_t{first_[set] + rank} * num_points_];
+  return &rows_[size_t{first_[set] + rank} * stride_];
 }
 
 // above[k]: the least value with which `last` may begin its stage at point k, after the other workers of the set.
@@ -72,43 +95,58 @@ void SubsetTable::Above(uint32_t set, uint32_t last, float* above) const {
   if (others == 0) above[0] = 0;
   for (uint32_t rest = others; rest != 0; rest &= rest - 1) {
     const auto p = static_cast<uint32_t>(std::countr_zero(rest));
-    const float edge = edges_[size_t{p} * num_workers_ + last];
-    if (edge == kNone) continue;
     const float* row = Row(others, p);
-    if (sum_) {
-      for (uint32_t k = 0; k < num_points_; ++k) {
-        const float joined = row[k] + edge;
-        above[k] = joined < above[k] ? joined : above[k];
-      }
-    } else {
-      for (uint32_t k = 0; k < num_points_; ++k) {
-        const float joined = row[k] > edge ? row[k] : edge;
-        above[k] = joined < above[k] ? joined : above[k];
-      }
+    for (uint32_t k = 0; k < num_points_; ++k) {
+      above[k] = std::min(above[k], Join(row[k], edges_[size_t{p} * num_workers_ + last]));
     }
   }
 }
 
-template <bool kSum>
+// The same for every set and last worker, and from there every end of its stage.
+template <bool kSum, uint32_t kBlocks>
 void SubsetTable::Fill() {
-  std::vector<float> above(num_points_);
   for (uint32_t set = 1; set < 1u << num_workers_; ++set) {
     if (static_cast<uint32_t>(std::popcount(set)) >= num_points_) continue;  // a stage has a unit at least
-    for (uint32_t rest = set; rest != 0; rest &= rest - 1) {
+    float* row = &rows_[size_t{first_[set]} * stride_];
+    for (uint32_t rest = set; rest != 0; rest &= rest - 1, row += stride_) {
       const auto q = static_cast<uint32_t>(std::countr_zero(rest));
-      Above(set, q, above.data());
-      float* row = MutableRow(set, q);
-      for (uint32_t k = 0; k + 1 < num_points_; ++k) {
-        const float reached = above[k];
-        if (reached == kNone) continue;
-        const float* stage = StageRow(q, k);
-        for (uint32_t end = k + 1; end < num_points_; ++end) {
-          const float joined = kSum ? reached + stage[end] : (reached > stage[end] ? reached : stage[end]);
-          row[end] = joined < row[end] ? joined : row[end];
+      const uint32_t others = set & ~(1u << q);
+      Block above[kBlocks], least[kBlocks];
+      for (uint32_t b = 0; b < kBlocks; ++b) above[b] = least[b] = kNoneBlock;
+      if (others == 0) above[0][0] = 0;
+      const float* from = &rows_[size_t{first_[others]} * stride_];
+      for (uint32_t more = others; more != 0; more &= more - 1, from += stride_) {
+        const float edge = edges_[size_t{static_cast<uint32_t>(std::countr_zero(more))} * num_workers_ + q];
+        if (edge == kNone) continue;
+        const Block edges = {edge, edge, edge, edge};
+#pragma GCC unroll 16
+        for (uint32_t b = 0; b < kBlocks; ++b) {
+          above[b] = Least(Joined<kSum>(Load(from + size_t{b} * kBlock), edges), above[b]);
         }
       }
+      const float* stage = StageRow(q, 0);
+#pragma GCC unroll 16
+      for (uint32_t b = 0; b < kBlocks; ++b) {
+        const uint32_t end = std::min(num_points_, (b + 1) * kBlock);
+        for (uint32_t k = b * kBlock; k < end; ++k, stage += stride_) {
+          const float reached = above[b][k % kBlock];
+          if (reached == kNone) continue;
+          const Block reaches = {reached, reached, reached, reached};
+#pragma GCC unroll 16
+          for (uint32_t e = b; e < kBlocks; ++e) {
+            least[e] = Least(Joined<kSum>(reaches, Load(stage + size_t{e} * kBlock)), least[e]);
+          }
+        }
+      }
+      __builtin_memcpy(row, least, sizeof least);
     }
   }
+}
+
+template <bool kSum, uint32_t kBlocks>
+void SubsetTable::FillWith(uint32_t blocks) {
+  if (blocks == kBlocks) return Fill<kSum, kBlocks>();
+  if constexpr (kBlocks > 1) FillWith<kSum, kBlocks - 1>(blocks);
 }
 
 float SubsetTable::Of(uint32_t set) const {

@@ -41,17 +41,19 @@ class SubsetTable {
  private:
   float Join(float x, float y) const { return sum_ ? x + y : (x > y ? x : y); }
   const float* Row(uint32_t set, uint32_t last) const;
-  float* MutableRow(uint32_t set, uint32_t last) { return const_cast<float*>(Row(set, last)); }
   const float* StageRow(uint32_t worker, uint32_t begin) const {
-    return &stages_[(size_t{worker} * num_points_ + begin) * num_points_];
+    return &stages_[(size_t{worker} * num_points_ + begin) * stride_];
   }
   void Above(uint32_t set, uint32_t last, float* above) const;
-  template <bool kSum>
+  template <bool kSum, uint32_t kBlocks>
   void Fill();
+  template <bool kSum, uint32_t kBlocks>
+  void FillWith(uint32_t blocks);
 
   const SubsetScope scope_;
   const bool sum_;
   const uint32_t num_workers_, num_points_;
+  const uint32_t stride_;        // of rows: num_points_ rounded up to whole registers; the rest is infinite
   std::vector<float> stages_;    // worker, begin, end
   std::vector<float> edges_;     // from, to
   std::vector<uint32_t> first_;  // row of a set's lowest worker
