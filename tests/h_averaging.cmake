@@ -5,6 +5,7 @@ stagecoach_test(unit_averaging
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/averaging_codec_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/exchange_plan_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/round_exchange_test.cc
+                        ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/shard_hash_test.cc
                         ${CMAKE_SOURCE_DIR}/tests/unit/common/averaging/uplink_pacer_test.cc
                 DEPS sc_averaging LABELS unit)
 

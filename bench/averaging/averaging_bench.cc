@@ -1,16 +1,19 @@
 // One owner of a shard that averages it with others, each in a process of its own. Prints one JSON line with the
 // seconds of each round.
 //
-//   bench_averaging --rank 0 --listen 127.0.0.1:7100 --peers 127.0.0.1:7100,127.0.0.1:7201 --codec int8
-//                   [--parameters 8000000] [--rounds 3] [--uplink-mbit 0]
+//   bench_averaging --rank 0 --listen 127.0.0.1:7100 --peers 127.0.0.1:7100,127.0.0.1:7201 --meeting FOLDER
+//                   [--codec int8] [--parameters 8000000] [--rounds 3] [--uplink-mbit 0] [--idle-seconds 0]
 //
 // --peers: the address of every rank as this process dials it (the link emulator's port in between); its own is not
-// used. A round begins at rank 0's word (a zero-weight first round of one piece joins the starts) and is timed from our
-// Begin to our result.
+// used. --meeting: an empty folder that all ranks see; a round begins when all have written there. A first round of a
+// few numbers, which is not timed, opens the connections; before each timed one there is no traffic for --idle-seconds,
+// as between the rounds of a run. Timed from our Begin to our result.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <string>
@@ -21,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/averaging/averaging_config.h"
 #include "common/counter_rng.h"
 #include "worker/average/round_carrier.h"
 #include "worker/link/grpc_link.h"
@@ -41,33 +45,20 @@ StreamIdentity IdentityOf(uint32_t from, uint32_t to) {
   return identity;
 }
 
-ExchangeTerms TermsOf(uint64_t round, uint32_t ranks, uint64_t parameters, AveragingCodec codec) {
-  ExchangeTerms terms;
-  terms.round = round;
-  terms.parameters = parameters;
-  terms.codec = codec;
-  terms.weights.assign(ranks, 1.0f / static_cast<float>(ranks));
-  terms.epochs.assign(ranks, 1);
-  terms.chunks = EqualChunks(parameters, ranks);
-  terms.piece_parameters = PieceParameters(codec, 65536);
-  return terms;
-}
-
-// Payload bytes that a rank sends in a round: its parts of the chunks of the others, and its own sum to each of them.
-uint64_t BytesToSend(const ExchangeTerms& terms, uint32_t rank) {
-  uint64_t bytes = 0;
-  for (uint32_t chunk = 0; chunk < terms.ranks(); ++chunk) {
-    const uint64_t copies = chunk == rank ? terms.ranks() - 1 : 1;
-    bytes += copies * AveragingBytes(terms.codec, terms.chunks[chunk].count);
+// Ends when every rank has come to meet for this round; 0.2 ms after the last one at most.
+void Meet(const std::string& folder, int round, uint32_t rank, uint32_t ranks) {
+  const auto name = [&](uint32_t of) { return absl::StrCat(folder, "/round", round, ".", of); };
+  std::ofstream(name(rank)).flush();
+  for (uint32_t other = 0; other < ranks; ++other) {
+    while (!std::filesystem::exists(name(other))) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  return bytes;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> flags = {
-      {"parameters", "8000000"}, {"rounds", "3"}, {"uplink-mbit", "0"}, {"codec", "int8"}, {"rank", "0"}};
+  std::map<std::string, std::string> flags = {{"parameters", "8000000"}, {"rounds", "3"}, {"uplink-mbit", "0"},
+                                              {"codec", "int8"},         {"rank", "0"},   {"idle-seconds", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i] + 2] = argv[i + 1];
   AveragingCodec codec{};
   const std::vector<std::string> peers = absl::StrSplit(flags["peers"], ',');
@@ -75,7 +66,7 @@ int main(int argc, char** argv) {
   const uint32_t ranks = static_cast<uint32_t>(peers.size());
   const uint64_t parameters = std::strtoull(flags["parameters"].c_str(), nullptr, 10);
   const int rounds = std::atoi(flags["rounds"].c_str());
-  if (!ParseAveragingCodec(flags["codec"], &codec) || rank >= ranks || parameters == 0) {
+  if (!ParseAveragingCodec(flags["codec"], &codec) || rank >= ranks || parameters == 0 || flags["meeting"].empty()) {
     std::fprintf(stderr, "bench_averaging: see the head of averaging_bench.cc for the flags\n");
     return 64;
   }
@@ -92,7 +83,9 @@ int main(int argc, char** argv) {
     return 1;
   }
 
-  CommonShard shard;
+  AveragingConfig averaging;
+  averaging.codec = codec;
+  CommonShard opening, averaged;  // of the round that opens the connections, and of those that are timed
   std::vector<float> pinned(parameters);
   const CounterRng rng(7, RngPurpose::kTest, rank);
   for (uint64_t i = 0; i < parameters; i += 4) {
@@ -130,9 +123,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> seconds, hashes;
   uint64_t bytes = 0;
   bool good = true;
-  for (int round = 0; good && round < 2 * rounds; ++round) {
-    // Even rounds are a few numbers: they end when all have begun, so that the odd ones begin together.
-    const bool timed = round % 2 == 1;
+  for (int round = 0; good && round <= rounds; ++round) {
+    const bool timed = round > 0;
     const uint64_t size = timed ? parameters : 64 * ranks;
     std::promise<std::string> settled;
     std::future<std::string> hash = settled.get_future();
@@ -141,8 +133,17 @@ int main(int argc, char** argv) {
       result = &settled;
       before = carrier->bytes_sent();
     });
+    CommonShard& shard = timed ? averaged : opening;
     shard.theta.assign(size, 0.0f);
-    const ExchangeTerms terms = TermsOf(static_cast<uint64_t>(round) + 1, ranks, size, codec);
+    shard.next_theta.resize(size);
+    const ExchangeTerms terms =
+        TermsOf(averaging, static_cast<uint64_t>(round) + 1, 1, 0, size,
+                std::vector<float>(ranks, 1.0f / static_cast<float>(ranks)), std::vector<uint64_t>(ranks, 1));
+    const uint64_t to_send = BytesSent(terms.method, terms.codec, terms.chunks, rank, terms.piece_parameters);
+    if (timed) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(flags["idle-seconds"].c_str())));
+      Meet(flags["meeting"], round, rank, ranks);
+    }
     const auto start = std::chrono::steady_clock::now();
     on_work([&] {
       auto exchange = RoundExchange::Begin(terms, rank, &shard, [&](uint64_t first, absl::Span<float> out) {
@@ -156,7 +157,7 @@ int main(int argc, char** argv) {
     const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     good = !digest.empty();
     // Our result may be complete before the last pieces for the others have left, and the next round replaces this one.
-    for (bytes = 0; good && bytes < BytesToSend(terms, rank);) {
+    for (bytes = 0; good && bytes < to_send;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       on_work([&] { bytes = carrier->bytes_sent() - before; });
     }

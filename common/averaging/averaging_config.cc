@@ -16,6 +16,7 @@ ExchangeTerms TermsOf(const AveragingConfig& config, uint64_t round, uint32_t at
   terms.attempt = attempt;
   terms.shard = shard;
   terms.parameters = parameters;
+  terms.method = weights.size() == 2 ? ExchangeMethod::kDirect : ExchangeMethod::kOneShot;
   terms.codec = config.codec;
   terms.error_feedback = config.error_feedback;
   terms.outer = config.outer;

@@ -18,8 +18,8 @@ struct AveragingConfig {
   OuterOptimizer outer;
 };
 
-// Terms of one attempt at one shard: one-shot, equal chunks, so that the bits follow from the record alone. `weights`
-// and `epochs` by rank, which is the cluster's number.
+// Terms of one attempt at one shard: direct for two owners, one-shot for more, equal chunks, so that the bits follow
+// from the record alone. `weights` and `epochs` by rank, which is the cluster's number.
 ExchangeTerms TermsOf(const AveragingConfig& config, uint64_t round, uint32_t attempt, uint32_t shard,
                       uint64_t parameters, std::vector<float> weights, std::vector<uint64_t> epochs);
 

@@ -72,6 +72,11 @@ std::vector<ParameterRange> EqualChunks(uint64_t parameters, uint32_t ranks) {
   return chunks;
 }
 
+double DirectSeconds(uint32_t ranks, double shard_bytes, const ExchangeLink& link) {
+  if (ranks <= 1) return 0;
+  return link.delay_seconds + (ranks - 1) * shard_bytes / link.bytes_per_second;
+}
+
 double OneShotSeconds(uint32_t ranks, double shard_bytes, const ExchangeLink& link) {
   if (ranks <= 1) return 0;
   const double c = ranks;
@@ -87,6 +92,7 @@ double RingSeconds(uint32_t ranks, double shard_bytes, const ExchangeLink& link)
 }
 
 ExchangeMethod ChooseExchange(AveragingCodec codec, uint32_t ranks, uint64_t parameters, const ExchangeLink& link) {
+  if (ranks == 2) return ExchangeMethod::kDirect;
   if (codec == AveragingCodec::kInt8 || codec == AveragingCodec::kInt4) return ExchangeMethod::kOneShot;
   if (ranks > kManyOwners) return ExchangeMethod::kRing;
   if (link.bytes_per_second <= 0) return ExchangeMethod::kOneShot;
@@ -102,7 +108,9 @@ uint64_t BytesSent(ExchangeMethod method, AveragingCodec codec, absl::Span<const
   uint64_t bytes = 0;
   for (size_t q = 0; q < ranks; ++q) {
     const uint64_t chunk = PieceBytesOf(codec, chunks[q].count, piece_parameters);
-    if (method == ExchangeMethod::kOneShot) {
+    if (method == ExchangeMethod::kDirect) {
+      bytes += chunk * (ranks - 1);
+    } else if (method == ExchangeMethod::kOneShot) {
       bytes += q == rank ? chunk * (ranks - 1) : chunk;
     } else {
       // Rank q-1 ends the sums of chunk q and does not pass them on; rank q-2 is the last to receive it complete.

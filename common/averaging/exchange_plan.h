@@ -1,10 +1,13 @@
 // How C owners exchange one shard of S parameters: which method, which rank owns which chunk, what it costs.
 //
+//   direct   every rank sends Q(w_i x_i) of the whole shard to every other one, all add.
+//       T = l + (C-1) * bytes / rate                  one rounding; (C-1) * bytes sent by a worker
 //   one-shot reduce-scatter + all-gather   rank i sends Q(w_i x_i[q_j]) to rank j; rank j sends Q(sum) to all.
 //       T = 2 l + 2 (C-1)/C * bytes / rate            exactly two roundings for any C
 //   ring   C chunks travel round the ring, summed on the way, then once more complete.
 //       T = 2 (C-1) * max(chunk / rate, l + piece / rate)       C-1 roundings: not below bf16
-// Bytes sent by a worker: 2 (C-1)/C * bytes either way (equal chunks).
+// Bytes sent by a worker in the last two: 2 (C-1)/C * bytes (equal chunks). With two owners direct is never worse: the
+// same bytes, one delay and one rounding less.
 //
 // Threading: pure functions. Chunks are whole groups of 64 parameters (the last one may be short), so that no codec
 // group is cut. Errors: INVALID_ARGUMENT.
@@ -18,7 +21,7 @@
 
 namespace stagecoach {
 
-enum class ExchangeMethod : uint8_t { kOneShot = 1, kRing = 2 };
+enum class ExchangeMethod : uint8_t { kOneShot = 1, kRing = 2, kDirect = 3 };
 
 struct ParameterRange {
   uint64_t first = 0, count = 0;
@@ -37,10 +40,12 @@ struct ExchangeLink {
   double delay_seconds = 0;     // largest one-way delay between two of them
   double piece_bytes = 65536;   // what is forwarded as a whole
 };
+double DirectSeconds(uint32_t ranks, double shard_bytes, const ExchangeLink& link);
 double OneShotSeconds(uint32_t ranks, double shard_bytes, const ExchangeLink& link);
 double RingSeconds(uint32_t ranks, double shard_bytes, const ExchangeLink& link);
 
-// Integers always go one-shot; fp32 and bf16 take the ring for more than 8 owners, else what costs less.
+// Two owners: direct. More: integers go one-shot; fp32 and bf16 take the ring for more than 8 owners, else the cheaper
+// of both.
 ExchangeMethod ChooseExchange(AveragingCodec codec, uint32_t ranks, uint64_t parameters, const ExchangeLink& link);
 
 // Payload bytes that `rank` sends in one exchange, pieces of at most piece_parameters.

@@ -21,7 +21,7 @@ struct ExchangeTerms {
   uint64_t parameters = 0;
   ExchangeMethod method = ExchangeMethod::kOneShot;
   AveragingCodec codec = AveragingCodec::kInt8;
-  bool error_feedback = false;  // one-shot only: what rounding lost is added to the next round's contribution
+  bool error_feedback = false;  // not in a ring: what rounding lost is added to the next round's contribution
   OuterOptimizer outer;
   std::vector<float> weights;          // of each rank, summing to 1; 0: receives only. Ranks: ascending cluster id, or
                                        // the order of the ring

@@ -6,8 +6,8 @@
 namespace stagecoach {
 
 OneShotExchange::OneShotExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read,
-                                 absl::Span<const float> residual)
-    : PieceExchange(terms, rank, std::move(read), residual),
+                                 absl::Span<const float> residual, Memory memory)
+    : PieceExchange(terms, rank, std::move(read), residual, std::move(memory)),
       collected_(Pieces(rank)),
       gathered_(terms.ranks()),
       next_part_(terms.ranks(), 0),
@@ -22,7 +22,7 @@ OneShotExchange::OneShotExchange(const ExchangeTerms& terms, uint32_t rank, Read
   for (uint64_t index = 0; index < collected_.size(); ++index) {
     collected_[index].parts.resize(terms_.ranks());
     collected_[index].missing = others;
-    if (others == 0) Complete(index);
+    if (others == 0) Add(index);
   }
 }
 
@@ -33,17 +33,17 @@ PiecePayload OneShotExchange::OwnPart(const ParameterRange& piece) {
   if (!residual_.empty()) {
     const absl::Span<float> decoded(decoded_.data(), piece.count);
     finite_ &= DecodeAveraging(terms_.codec, *part, decoded);
-    for (size_t i = 0; i < piece.count; ++i) residual_[piece.first + i] = own[i] - decoded[i];
+    for (size_t i = 0; i < piece.count; ++i) new_residual_[piece.first + i] = own[i] - decoded[i];
   }
   return part;
 }
 
-void OneShotExchange::Complete(uint64_t index) {
+void OneShotExchange::Add(uint64_t index) {
   const ParameterRange piece = PieceAt(rank_, index);
   const absl::Span<float> sum(sum_.data() + piece.first, piece.count);
   if (terms_.ranks() == 1) {  // nobody to agree with: exact
     Weighted(piece, sum);
-    CountPiece();
+    Complete(piece);
     return;
   }
   std::vector<std::vector<uint8_t>>& parts = collected_[index].parts;
@@ -65,10 +65,10 @@ void OneShotExchange::Complete(uint64_t index) {
   const PiecePayload payload = Encoded(sum);
   finite_ &= DecodeAveraging(terms_.codec, *payload, decoded);
   if (!residual_.empty()) {
-    for (size_t i = 0; i < piece.count; ++i) residual_[piece.first + i] += sum[i] - decoded[i];
+    for (size_t i = 0; i < piece.count; ++i) new_residual_[piece.first + i] += sum[i] - decoded[i];
   }
   std::copy(decoded.begin(), decoded.end(), sum.begin());
-  CountPiece();
+  Complete(piece);
   for (uint32_t to = 0; to < terms_.ranks(); ++to) {
     if (to != rank_) sums_[to].push_back({HeaderOf(PiecePhase::kGather, rank_, index), payload});
   }
@@ -90,7 +90,7 @@ PieceVerdict OneShotExchange::OnPiece(uint32_t from, const PieceHeader& header, 
     return PieceVerdict::kNonFinite;
   }
   gathered_[from][index] = true;
-  CountPiece();
+  Complete(piece);
   return PieceVerdict::kStored;
 }
 
@@ -101,7 +101,7 @@ PieceVerdict OneShotExchange::Collect(uint32_t from, uint64_t index, absl::Span<
     return PieceVerdict::kNonFinite;
   }
   collected.parts[from].assign(payload.begin(), payload.end());
-  if (--collected.missing == 0) Complete(index);
+  if (--collected.missing == 0) Add(index);
   return PieceVerdict::kStored;
 }
 

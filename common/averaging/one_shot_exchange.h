@@ -18,7 +18,8 @@ namespace stagecoach {
 
 class OneShotExchange final : public PieceExchange {
  public:
-  OneShotExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read, absl::Span<const float> residual);
+  OneShotExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read, absl::Span<const float> residual,
+                  Memory memory);
   PieceVerdict OnPiece(uint32_t from, const PieceHeader& header, absl::Span<const uint8_t> payload) override;
   bool HasSend(uint32_t to) const override;
   std::optional<OutgoingPiece> NextSend(uint32_t to) override;
@@ -30,7 +31,7 @@ class OneShotExchange final : public PieceExchange {
     uint32_t missing = 0;
   };
   PieceVerdict Collect(uint32_t from, uint64_t index, absl::Span<const uint8_t> payload);
-  void Complete(uint64_t index);
+  void Add(uint64_t index);
   // Encodes our own part of a piece, and keeps what rounding lost.
   PiecePayload OwnPart(const ParameterRange& piece);
 

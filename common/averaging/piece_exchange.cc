@@ -3,26 +3,35 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/averaging/direct_exchange.h"
 #include "common/averaging/one_shot_exchange.h"
 #include "common/averaging/ring_exchange.h"
 
 namespace stagecoach {
 
 std::unique_ptr<PieceExchange> PieceExchange::Make(const ExchangeTerms& terms, uint32_t rank, ReadContribution read,
-                                                   absl::Span<const float> residual) {
+                                                   absl::Span<const float> residual, Memory memory) {
   if (terms.method == ExchangeMethod::kRing && terms.ranks() > 1) {
-    return std::make_unique<RingExchange>(terms, rank, std::move(read));
+    return std::make_unique<RingExchange>(terms, rank, std::move(read), std::move(memory));
   }
-  return std::make_unique<OneShotExchange>(terms, rank, std::move(read), residual);
+  if (terms.method == ExchangeMethod::kDirect && terms.ranks() > 1) {
+    return std::make_unique<DirectExchange>(terms, rank, std::move(read), residual, std::move(memory));
+  }
+  return std::make_unique<OneShotExchange>(terms, rank, std::move(read), residual, std::move(memory));
 }
 
 PieceExchange::PieceExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read,
-                             absl::Span<const float> residual)
+                             absl::Span<const float> residual, Memory memory)
     : terms_(terms),
       rank_(rank),
-      sum_(terms.parameters),
-      residual_(residual.begin(), residual.end()),
+      sum_(std::move(memory.sum)),
+      residual_(residual),
+      new_residual_(std::move(memory.new_residual)),
       read_(std::move(read)) {
+  sum_.resize(terms_.parameters);
+  // Each rank encodes, and so writes the new residual of, every parameter; who only receives keeps the old one.
+  new_residual_.resize(residual_.size());
+  if (terms_.weights[rank_] == 0) std::copy(residual_.begin(), residual_.end(), new_residual_.begin());
   for (uint32_t chunk = 0; chunk < terms_.ranks(); ++chunk) missing_ += Pieces(chunk);
 }
 

@@ -1,17 +1,19 @@
-// The exchange of one vector between C ranks in pieces: what arrives, what is to be sent, the weighted sum at the end.
-// Two methods behind one interface: one-shot and ring (exchange_plan.h has their costs).
+// The exchange of one vector between C ranks in pieces: what arrives, what is to be sent, the weighted sum piece by
+// piece. Three methods behind one interface: direct, one-shot and ring (exchange_plan.h has their costs).
 //
 // Pieces are pulled, not pushed: NextSend encodes when the link asks, so that nothing but what must wait is held.
-// Bounds: every piece is accepted once; a rank holds at most (C-1) encoded copies of its chunk, and the sums on their
-// way to others.
+// Bounds: every piece is accepted once; a rank holds at most (C-1) encoded copies of its chunk (direct: C of the
+// shard), and the sums on their way to others.
 //
-// Threading: one thread at a time. Arithmetic: fp32, by ascending rank (one-shot) or in ring order; never by arrival.
+// Threading: one thread at a time. Arithmetic: fp32, by ascending rank (direct, one-shot) or in ring order; never by
+// arrival.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -40,8 +42,13 @@ enum class PieceVerdict : uint8_t {
 
 class PieceExchange {
  public:
+  // What the results are written to; of any size.
+  struct Memory {
+    std::vector<float> sum, new_residual;
+  };
+  // `residual`: empty, or what earlier rounds lost. It outlives the exchange.
   static std::unique_ptr<PieceExchange> Make(const ExchangeTerms& terms, uint32_t rank, ReadContribution read,
-                                             absl::Span<const float> residual);
+                                             absl::Span<const float> residual, Memory memory);
   virtual ~PieceExchange() = default;
 
   // Round, attempt, shard and epoch have been compared already.
@@ -50,13 +57,16 @@ class PieceExchange {
   virtual std::optional<OutgoingPiece> NextSend(uint32_t to) = 0;
 
   bool complete() const { return missing_ == 0; }
+  // What of sum() has become final since the last call. The caller may change these values: they are not read again.
+  std::vector<ParameterRange> TakeFinal() { return std::exchange(final_, {}); }
   // False: our own contribution, or a sum, is not finite. The exchange cannot complete.
   bool finite() const { return finite_; }
-  std::vector<float>& sum() { return sum_; }                // when complete
-  std::vector<float>& new_residual() { return residual_; }  // with error feedback, when complete
+  std::vector<float>& sum() { return sum_; }
+  std::vector<float>& new_residual() { return new_residual_; }  // with error feedback, when complete
 
  protected:
-  PieceExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read, absl::Span<const float> residual);
+  PieceExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read, absl::Span<const float> residual,
+                Memory memory);
 
   uint64_t Pieces(uint32_t chunk) const;
   ParameterRange PieceAt(uint32_t chunk, uint64_t index) const;
@@ -66,17 +76,23 @@ class PieceExchange {
   // Weighted contribution (with its residual) of a piece.
   void Weighted(const ParameterRange& piece, absl::Span<float> out) const;
   PiecePayload Encoded(absl::Span<const float> values);
-  void CountPiece() { --missing_; }
+  // A piece of the sum is final.
+  void Complete(const ParameterRange& piece) {
+    --missing_;
+    final_.push_back(piece);
+  }
 
   const ExchangeTerms terms_;
   const uint32_t rank_;
   std::vector<float> sum_;
-  std::vector<float> residual_;
+  const absl::Span<const float> residual_;  // before this round
+  std::vector<float> new_residual_;
   bool finite_ = true;
 
  private:
   const ReadContribution read_;
   uint64_t missing_ = 0;  // pieces of the sum
+  std::vector<ParameterRange> final_;
 };
 
 }  // namespace stagecoach

@@ -4,8 +4,8 @@
 
 namespace stagecoach {
 
-RingExchange::RingExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read)
-    : PieceExchange(terms, rank, std::move(read), {}),
+RingExchange::RingExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read, Memory memory)
+    : PieceExchange(terms, rank, std::move(read), {}, std::move(memory)),
       next_((rank + 1) % terms.ranks()),
       added_(terms.ranks()),
       taken_(terms.ranks()),
@@ -42,7 +42,7 @@ PieceVerdict RingExchange::Add(uint32_t chunk, uint64_t index, absl::Span<const 
   if (ends_here) {
     finite_ &= DecodeAveraging(terms_.codec, *sum, absl::MakeSpan(sum_).subspan(piece.first, piece.count));
     taken_[chunk][index] = true;
-    CountPiece();
+    Complete(piece);
   }
   forward_.push_back({HeaderOf(ends_here ? PiecePhase::kGather : PiecePhase::kReduce, chunk, index), std::move(sum)});
   return PieceVerdict::kStored;
@@ -56,7 +56,7 @@ PieceVerdict RingExchange::Take(uint32_t chunk, uint64_t index, absl::Span<const
     return PieceVerdict::kNonFinite;
   }
   taken_[chunk][index] = true;
-  CountPiece();
+  Complete(piece);
   if (Step(chunk) != terms_.ranks() - 2) {
     forward_.push_back({HeaderOf(PiecePhase::kGather, chunk, index),
                         std::make_shared<std::vector<uint8_t>>(payload.begin(), payload.end())});

@@ -15,7 +15,7 @@ namespace stagecoach {
 
 class RingExchange final : public PieceExchange {
  public:
-  RingExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read);
+  RingExchange(const ExchangeTerms& terms, uint32_t rank, ReadContribution read, Memory memory);
   PieceVerdict OnPiece(uint32_t from, const PieceHeader& header, absl::Span<const uint8_t> payload) override;
   bool HasSend(uint32_t to) const override;
   std::optional<OutgoingPiece> NextSend(uint32_t to) override;

@@ -1,29 +1,14 @@
 #include "common/averaging/round_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/sha256.h"
 #include "common/status_macros.h"
 
 namespace stagecoach {
-namespace {
-
-absl::string_view BytesOf(absl::Span<const float> values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
-
-}  // namespace
-
-std::string HashOfShard(absl::Span<const float> theta, absl::Span<const float> v) {
-  Sha256 hash;
-  hash.Update(BytesOf(theta));
-  hash.Update(BytesOf(v));
-  return hash.FinishHex();
-}
-
 RoundExchange::RoundExchange(const ExchangeTerms& terms, uint32_t rank, CommonShard* shard)
-    : terms_(terms), rank_(rank), shard_(shard) {}
+    : terms_(terms), rank_(rank), shard_(shard), running_hash_(terms.parameters) {}
 
 absl::StatusOr<std::unique_ptr<RoundExchange>> RoundExchange::Begin(const ExchangeTerms& terms, uint32_t rank,
                                                                     CommonShard* shard, ReadContribution pinned) {
@@ -34,7 +19,12 @@ absl::StatusOr<std::unique_ptr<RoundExchange>> RoundExchange::Begin(const Exchan
                      " owners=", terms.ranks(), " parameters=", terms.parameters, " held=", shard->theta.size()));
   }
   std::unique_ptr<RoundExchange> round(new RoundExchange(terms, rank, shard));
-  if (terms.error_feedback) shard->residual.resize(terms.parameters);
+  PieceExchange::Memory memory;
+  memory.sum = std::move(shard->next_theta);
+  if (terms.error_feedback) {
+    shard->residual.resize(terms.parameters);
+    memory.new_residual = std::move(shard->next_residual);
+  }
   ReadContribution read = std::move(pinned);
   if (!terms.OfWeights()) {
     read = [shard, weights = std::move(read)](uint64_t first, absl::Span<float> out) {
@@ -42,9 +32,15 @@ absl::StatusOr<std::unique_ptr<RoundExchange>> RoundExchange::Begin(const Exchan
       for (size_t i = 0; i < out.size(); ++i) out[i] = shard->theta[first + i] - out[i];
     };
   }
-  round->exchange_ = PieceExchange::Make(terms, rank, std::move(read),
-                                         terms.error_feedback ? shard->residual : absl::Span<const float>());
-  round->ProposeIfComplete();
+  round->exchange_ =
+      PieceExchange::Make(terms, rank, std::move(read),
+                          terms.error_feedback ? shard->residual : absl::Span<const float>(), std::move(memory));
+  if (terms.outer.HasMomentum()) {
+    shard->v.resize(terms.parameters);
+    round->v_ = std::move(shard->next_v);
+    round->v_.resize(terms.parameters);
+  }
+  round->TakeSums();
   return round;
 }
 
@@ -63,7 +59,7 @@ PieceVerdict RoundExchange::OnPiece(uint32_t from, const PieceHeader& header, ab
              " first=", header.first, " bytes=", payload.size())),
          from);
   } else {
-    ProposeIfComplete();
+    TakeSums();
   }
   return verdict;
 }
@@ -74,14 +70,14 @@ std::optional<OutgoingPiece> RoundExchange::NextSend(uint32_t to) {
   if (!HasSend(to)) return std::nullopt;
   std::optional<OutgoingPiece> piece = exchange_->NextSend(to);
   if (!exchange_->finite()) {
-    ProposeIfComplete();
+    TakeSums();
     return std::nullopt;
   }
   if (piece) bytes_sent_ += piece->payload->size();
   return piece;
 }
 
-void RoundExchange::ProposeIfComplete() {
+void RoundExchange::TakeSums() {
   if (phase_ != Phase::kExchanging) return;
   if (!exchange_->finite()) {
     Fail(absl::FailedPreconditionError(absl::StrCat(
@@ -90,20 +86,26 @@ void RoundExchange::ProposeIfComplete() {
          std::nullopt);
     return;
   }
-  // The residual is complete only when every part has been encoded.
-  if (!exchange_->complete()) return;
-  if (terms_.OfWeights()) {
-    theta_ = std::move(exchange_->sum());
-  } else {
-    theta_ = shard_->theta;
-    if (terms_.outer.HasMomentum()) {
-      v_ = shard_->v;
-      v_.resize(terms_.parameters);
-    }
-    OuterStep(terms_.outer, exchange_->sum(), absl::MakeSpan(theta_), absl::MakeSpan(v_));
+  for (const ParameterRange& range : exchange_->TakeFinal()) {
+    if (!terms_.OfWeights()) StepTo(range);
+    running_hash_.OnFinal(range, exchange_->sum(), v_);
   }
-  hash_ = HashOfShard(theta_, v_);
+  if (!exchange_->complete()) return;
+  theta_ = std::move(exchange_->sum());
+  hash_ = running_hash_.Finish();
   phase_ = Phase::kProposed;
+}
+
+void RoundExchange::StepTo(const ParameterRange& range) {
+  const absl::Span<float> values = absl::MakeSpan(exchange_->sum()).subspan(range.first, range.count);
+  mean_delta_.assign(values.begin(), values.end());
+  std::copy_n(shard_->theta.begin() + static_cast<ptrdiff_t>(range.first), range.count, values.begin());
+  absl::Span<float> v;
+  if (terms_.outer.HasMomentum()) {
+    v = absl::MakeSpan(v_).subspan(range.first, range.count);
+    std::copy_n(shard_->v.begin() + static_cast<ptrdiff_t>(range.first), range.count, v.begin());
+  }
+  OuterStep(terms_.outer, mean_delta_, values, v);
 }
 
 void RoundExchange::OnPeerBroken(uint32_t rank) {
@@ -120,9 +122,9 @@ absl::Status RoundExchange::Commit(uint64_t round, uint32_t attempt, absl::strin
         " attempt=", attempt, ", held round=", terms_.round, " attempt=", terms_.attempt, " shard=", terms_.shard,
         phase_ == Phase::kProposed ? (hash == hash_ ? "" : ", other bits") : ", not complete"));
   }
-  shard_->theta = std::move(theta_);
-  if (terms_.outer.HasMomentum()) shard_->v = std::move(v_);
-  if (terms_.error_feedback) shard_->residual = std::move(exchange_->new_residual());
+  shard_->theta.swap(theta_);
+  if (terms_.outer.HasMomentum()) shard_->v.swap(v_);
+  if (terms_.error_feedback) shard_->residual.swap(exchange_->new_residual());
   phase_ = Phase::kCommitted;
   DropWork();
   return absl::OkStatus();
@@ -142,6 +144,12 @@ void RoundExchange::Fail(absl::Status status, std::optional<uint32_t> rank) {
 }
 
 void RoundExchange::DropWork() {
+  if (exchange_ != nullptr) {
+    // Before there is a proposal theta' is in the making in the sum.
+    shard_->next_theta = theta_.empty() ? std::move(exchange_->sum()) : std::move(theta_);
+    shard_->next_residual = std::move(exchange_->new_residual());
+    shard_->next_v = std::move(v_);
+  }
   exchange_.reset();
   theta_ = {};
   v_ = {};

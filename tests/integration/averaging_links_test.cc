@@ -72,6 +72,7 @@ TEST_P(AveragingLinksTest, TwoToFourOwners_SameBitsExactMeanAndBytesOfTheFormula
   };
   for (const Case& c :
        {Case{2, AveragingCodec::kFp32, ExchangeMethod::kOneShot},
+        Case{2, AveragingCodec::kInt4, ExchangeMethod::kDirect},
         Case{3, AveragingCodec::kInt8, ExchangeMethod::kOneShot}, Case{4, AveragingCodec::kBf16, ExchangeMethod::kRing},
         Case{4, AveragingCodec::kInt4, ExchangeMethod::kOneShot}}) {
     SCOPED_TRACE(c.owners);

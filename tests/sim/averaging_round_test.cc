@@ -10,6 +10,7 @@ namespace stagecoach::testing {
 namespace {
 
 constexpr uint64_t kSeed = 20261204;
+constexpr ExchangeMethod kMethods[] = {ExchangeMethod::kOneShot, ExchangeMethod::kRing, ExchangeMethod::kDirect};
 
 struct FleetCase {
   std::vector<StageCuts> cuts;
@@ -61,7 +62,7 @@ TEST(AveragingRoundTest, RandomCutsAndWeights_GiveTheExactMean) {
     SimFleet fleet(kSeed + number, c.cuts, c.units);
     fleet.Train(0.1f);
     SimRoundOptions options;
-    options.method = number % 2 == 0 ? ExchangeMethod::kOneShot : ExchangeMethod::kRing;
+    options.method = kMethods[number % 3];
     const SimRoundResult result = fleet.Round(c.tokens, options);
     ASSERT_TRUE(result.committed);
     EXPECT_EQ(result.hashes.size(), result.shards);
@@ -71,9 +72,9 @@ TEST(AveragingRoundTest, RandomCutsAndWeights_GiveTheExactMean) {
   }
 }
 
-TEST(AveragingRoundTest, BytesOfAWorker_AreTwoTimesAllButItsChunk) {
+TEST(AveragingRoundTest, BytesOfAWorker_AreThoseOfTheFormula) {
   for (uint32_t clusters = 2; clusters <= 8; ++clusters) {
-    for (const ExchangeMethod method : {ExchangeMethod::kOneShot, ExchangeMethod::kRing}) {
+    for (const ExchangeMethod method : kMethods) {
       SimFleet fleet(kSeed, std::vector<StageCuts>(clusters, {0, 1, 2}), {64000, 32000});
       SimRoundOptions options;
       options.method = method;
@@ -82,7 +83,8 @@ TEST(AveragingRoundTest, BytesOfAWorker_AreTwoTimesAllButItsChunk) {
       ASSERT_TRUE(result.committed);
       for (const auto& bytes : result.bytes) {
         for (const auto& [shard, sent] : bytes) {
-          const double expected = 2.0 * (clusters - 1) / clusters * 4 * static_cast<double>(fleet.parameters(shard));
+          const double copies = method == ExchangeMethod::kDirect ? clusters - 1 : 2.0 * (clusters - 1) / clusters;
+          const double expected = copies * 4 * static_cast<double>(fleet.parameters(shard));
           EXPECT_NEAR(static_cast<double>(sent) / expected, 1, 0.02) << "clusters=" << clusters;
         }
       }
@@ -104,6 +106,7 @@ TEST(AveragingRoundTest, EveryCodecAndOptimizer_SameBitsEverywhereRoundAfterRoun
       options.codec = codec;
       options.outer = outer;
       options.error_feedback = codec == AveragingCodec::kInt4;
+      options.method = number % 2 == 0 ? ExchangeMethod::kOneShot : ExchangeMethod::kDirect;
       for (int round = 0; round < 4; ++round) {
         fleet.Train(0.01f);
         const SimRoundResult result = fleet.Round(c.tokens, options);
@@ -128,30 +131,53 @@ TEST(AveragingRoundTest, Int8Mean_IsWithinTwoRoundings) {
   EXPECT_LE(Distance(fleet.Theta(0), ExactMean(&fleet, c.tokens)), 1.01 * 0.01 / 127 + 1e-6);
 }
 
+TEST(AveragingRoundTest, Direct_HasTheBitsOfOneShotInFp32AndOneRoundingInInt8) {
+  for (const AveragingCodec codec : {AveragingCodec::kFp32, AveragingCodec::kInt8}) {
+    std::vector<float> thetas[2];
+    for (const bool direct : {false, true}) {
+      const FleetCase c = RandomCase(2500, 3);
+      SimFleet fleet(kSeed, c.cuts, c.units);
+      fleet.Train(0.01f);
+      SimRoundOptions options;
+      options.codec = codec;
+      options.method = direct ? ExchangeMethod::kDirect : ExchangeMethod::kOneShot;
+      ASSERT_TRUE(fleet.Round(c.tokens, options).committed);
+      thetas[direct] = fleet.Theta(0);
+      if (codec == AveragingCodec::kInt8 && direct) {
+        EXPECT_LE(Distance(thetas[1], ExactMean(&fleet, c.tokens)), 1.01 * 0.01 / 127 / 2 + 1e-6);
+      }
+    }
+    EXPECT_EQ(thetas[0] == thetas[1], codec == AveragingCodec::kFp32);
+  }
+}
+
 TEST(AveragingRoundTest, ErrorFeedback_LosesNothingOverRounds) {
   // The weights stay where they are, apart from theta: without feedback what rounds to 0 never arrives.
   SimRoundOptions options;
   options.codec = AveragingCodec::kInt4;
-  double distance[2];
-  for (const bool feedback : {false, true}) {
-    SimFleet fleet(kSeed, {{0, 1}, {0, 1}}, {1280});
-    const std::vector<float> start = fleet.Theta(0);
-    options.error_feedback = feedback;
-    options.outer = {OuterOptimizer::Kind::kSgd, 1.0f, 0.0f};
-    std::vector<double> wanted(start.begin(), start.end());
-    for (int round = 0; round < 20; ++round) {
-      for (uint32_t cluster = 0; cluster < 2; ++cluster) {
-        std::vector<float>& weights = fleet.weights(cluster);
-        weights = fleet.Theta(cluster);
-        for (size_t i = 0; i < weights.size(); ++i) weights[i] -= i % 64 == 0 ? 0.07f : 0.001f;
+  for (const ExchangeMethod method : {ExchangeMethod::kOneShot, ExchangeMethod::kDirect}) {
+    options.method = method;
+    double distance[2];
+    for (const bool feedback : {false, true}) {
+      SimFleet fleet(kSeed, {{0, 1}, {0, 1}}, {1280});
+      const std::vector<float> start = fleet.Theta(0);
+      options.error_feedback = feedback;
+      options.outer = {OuterOptimizer::Kind::kSgd, 1.0f, 0.0f};
+      std::vector<double> wanted(start.begin(), start.end());
+      for (int round = 0; round < 20; ++round) {
+        for (uint32_t cluster = 0; cluster < 2; ++cluster) {
+          std::vector<float>& weights = fleet.weights(cluster);
+          weights = fleet.Theta(cluster);
+          for (size_t i = 0; i < weights.size(); ++i) weights[i] -= i % 64 == 0 ? 0.07f : 0.001f;
+        }
+        for (size_t i = 0; i < wanted.size(); ++i) wanted[i] -= i % 64 == 0 ? 0.07 : 0.001;
+        ASSERT_TRUE(fleet.Round({1, 1}, options).committed);
       }
-      for (size_t i = 0; i < wanted.size(); ++i) wanted[i] -= i % 64 == 0 ? 0.07 : 0.001;
-      ASSERT_TRUE(fleet.Round({1, 1}, options).committed);
+      distance[feedback] = Distance(fleet.Theta(0), wanted);
     }
-    distance[feedback] = Distance(fleet.Theta(0), wanted);
+    EXPECT_NEAR(distance[0], 0.02, 1e-3);  // 20 rounds of 0.001 below half a scale of 0.01
+    EXPECT_LE(distance[1], 0.011);         // at most what is still in the residuals
   }
-  EXPECT_NEAR(distance[0], 0.02, 1e-3);  // 20 rounds of 0.001 below half a scale of 0.01
-  EXPECT_LE(distance[1], 0.011);         // at most what is still in the residuals
 }
 
 TEST(AveragingRoundTest, OneCluster_IsANoOpWithoutBytes) {
@@ -166,7 +192,7 @@ TEST(AveragingRoundTest, OneCluster_IsANoOpWithoutBytes) {
 
 TEST(AveragingRoundTest, Weights_FollowSamplesAndZeroHasNoEffect) {
   for (const AveragingCodec codec : {AveragingCodec::kFp32, AveragingCodec::kInt8}) {
-    for (const ExchangeMethod method : {ExchangeMethod::kOneShot, ExchangeMethod::kRing}) {
+    for (const ExchangeMethod method : kMethods) {
       if (codec == AveragingCodec::kInt8 && method == ExchangeMethod::kRing) continue;
       SimRoundOptions options;
       options.codec = codec;
@@ -198,7 +224,9 @@ TEST(AveragingRoundTest, AnyOwnerDiesAtAnyTime_SurvivorsRetryAndNothingIsHalfApp
     SCOPED_TRACE(number);
     SimRoundOptions options;
     options.codec = number % 2 == 0 ? AveragingCodec::kInt8 : AveragingCodec::kFp32;
-    options.method = number % 4 == 1 ? ExchangeMethod::kRing : ExchangeMethod::kOneShot;
+    options.method = number % 4 == 1  ? ExchangeMethod::kRing
+                     : number % 4 > 1 ? ExchangeMethod::kDirect
+                                      : ExchangeMethod::kOneShot;
     // How many events does the round take without a death? Then die at one of them.
     SimFleet undisturbed(kSeed + number, c.cuts, c.units);
     undisturbed.Train(0.01f);

@@ -141,6 +141,7 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
         const auto begin = from->begin() + static_cast<ptrdiff_t>(next);
         to->assign(begin, begin + static_cast<ptrdiff_t>(count));
       }
+      common.next_theta.resize(count);  // now, not when the first round begins
       begin_.push_back(next);
       next += count;
     }

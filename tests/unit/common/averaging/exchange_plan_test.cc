@@ -74,6 +74,8 @@ TEST(ExchangePlanTest, Bytes_AreTwoTimesAllButOneChunk) {
         for (const ExchangeMethod method : {ExchangeMethod::kOneShot, ExchangeMethod::kRing}) {
           EXPECT_NEAR(static_cast<double>(BytesSent(method, codec, chunks, rank, 4096)), expected, 1);
         }
+        EXPECT_EQ(BytesSent(ExchangeMethod::kDirect, codec, chunks, rank, 4096),
+                  (ranks - 1) * AveragingBytes(codec, parameters));
       }
     }
   }
@@ -85,6 +87,11 @@ TEST(ExchangePlanTest, Choice_FollowsCodecOwnersAndCost) {
   EXPECT_EQ(ChooseExchange(AveragingCodec::kInt8, 12, 1 << 20, link), ExchangeMethod::kOneShot);
   EXPECT_EQ(ChooseExchange(AveragingCodec::kFp32, 12, 1 << 20, link), ExchangeMethod::kRing);
   EXPECT_EQ(ChooseExchange(AveragingCodec::kFp32, 4, 1 << 10, link), ExchangeMethod::kOneShot);
+  for (const AveragingCodec codec : {AveragingCodec::kFp32, AveragingCodec::kInt4}) {
+    EXPECT_EQ(ChooseExchange(codec, 2, 1 << 20, link), ExchangeMethod::kDirect);
+  }
+  EXPECT_NEAR(DirectSeconds(2, 32e6, link), 0.025 + 2.56, 1e-9);
+  EXPECT_EQ(DirectSeconds(1, 1e9, link), 0);
   EXPECT_NEAR(OneShotSeconds(2, 32e6, link), 0.05 + 2.56, 1e-9);
   EXPECT_NEAR(RingSeconds(4, 32e6, link), 6 * 8e6 / 12.5e6, 1e-9);
   EXPECT_EQ(OneShotSeconds(1, 1e9, link), 0);

@@ -54,6 +54,40 @@ TEST_F(RoundExchangeTest, NothingChangesBeforeCommit) {
   EXPECT_TRUE(absl::IsFailedPrecondition(b->Commit(5, 2, a->hash())));
 }
 
+TEST_F(RoundExchangeTest, MemoryOfAnAttempt_IsUsedAgainAndItsValuesAreNot) {
+  terms_.codec = AveragingCodec::kInt4;
+  terms_.error_feedback = true;
+  terms_.outer = {OuterOptimizer::Kind::kSgd, 1.0f, 0.5f};
+  for (const ExchangeMethod method : {ExchangeMethod::kOneShot, ExchangeMethod::kDirect}) {
+    terms_.method = method;
+    std::string hashes[2];
+    for (const bool used : {false, true}) {
+      for (CommonShard& shard : shards_) {
+        shard = CommonShard();
+        shard.theta.assign(128, 1.0f);
+      }
+      if (used) {
+        auto a = Begin(0, 77), b = Begin(1, 88);
+        Exchange(a.get(), b.get());
+        ASSERT_EQ(a->phase(), RoundExchange::Phase::kProposed);
+        a->Abort(5, 2);
+        b->Abort(5, 2);
+        EXPECT_EQ(shards_[0].next_theta.size(), 128u);
+        EXPECT_EQ(shards_[0].next_v.size(), 128u);
+        EXPECT_EQ(shards_[0].next_residual.size(), 128u);
+      }
+      auto a = Begin(0, 2), b = Begin(1, 4);
+      Exchange(a.get(), b.get());
+      hashes[used] = a->hash();
+      EXPECT_TRUE(a->Commit(5, 2, a->hash()).ok());
+      EXPECT_EQ(shards_[0].next_theta, std::vector<float>(128, 1.0f));  // the weights before
+      EXPECT_EQ(HashOfShard(shards_[0].theta, shards_[0].v), a->hash());
+      EXPECT_EQ(shards_[0].residual.size(), 128u);
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  }
+}
+
 TEST_F(RoundExchangeTest, OtherCommits_AreRefused) {
   auto a = Begin(0, 2), b = Begin(1, 4);
   EXPECT_TRUE(absl::IsFailedPrecondition(a->Commit(5, 2, "")));
