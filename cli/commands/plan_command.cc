@@ -21,8 +21,9 @@ int RunPlan(const PlanOptions& options) {
   if (!inputs.ok()) return Complain(inputs.status());
   inputs->baseline = BaselineNamed(options.planner);
   inputs->seed = options.seed;
-  const absl::StatusOr<FleetPlan> plan = MakePlan(&*inputs);
+  absl::StatusOr<FleetPlan> plan = MakePlan(&*inputs);
   if (!plan.ok()) return Complain(plan.status());
+  CompareClusterCounts(*inputs, &*plan);
   const std::string text =
       options.format == "json" ? PlanJson(*inputs, *plan).dump(2) + "\n" : PlanText(*inputs, *plan);
   std::fputs(text.c_str(), stdout);

@@ -122,6 +122,13 @@ Json PlanJson(const PlanningInputs& inputs, const FleetPlan& plan) {
                                 {"protects", inputs.fleet.workers[standby.protects].name},
                                 {"tokens_per_second", standby.goodput * tokens}});
   }
+  json["other_counts"] = Json::array();
+  for (const ClusterCount& count : plan.other_counts) {
+    Json& row = json["other_counts"].emplace_back();
+    row["clusters"] = count.clusters;
+    row["tokens_per_second"] = count.goodput * tokens;
+    if (!count.why_not.empty()) row["why_not"] = count.why_not;
+  }
   json["explanation"] = plan.explanation;
   json["notes"] = inputs.notes;
   return json;
@@ -152,6 +159,15 @@ std::string PlanText(const PlanningInputs& inputs, const FleetPlan& plan) {
                           inputs.fleet.workers[standby.protects].name, standby.goodput * tokens);
   }
   for (const std::string& line : plan.explanation) absl::StrAppend(&text, line, "\n");
+  for (const ClusterCount& count : plan.other_counts) {
+    absl::StrAppendFormat(&text, "with %d cluster%s: ", count.clusters, count.clusters == 1 ? "" : "s");
+    if (count.goodput > 0) {
+      absl::StrAppendFormat(&text, "%.0f tokens/s (%+.1f %%)\n", count.goodput * tokens,
+                            (count.goodput / plan.goodput - 1) * 100);
+    } else {
+      absl::StrAppend(&text, "no plan: ", count.why_not, "\n");
+    }
+  }
   for (const std::string& note : inputs.notes) absl::StrAppend(&text, note, "\n");
   return text;
 }

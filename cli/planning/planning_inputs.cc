@@ -6,6 +6,7 @@
 #include "common/run_spec/run_spec_validation.h"
 #include "common/run_spec/run_spec_yaml.h"
 #include "common/status_macros.h"
+#include "coordinator/domain/planning/cluster_counts.h"
 #include "coordinator/planning_files/run_plan.h"
 #include "model/data/dataset_index.h"
 
@@ -83,6 +84,12 @@ absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs) {
   if (!given) inputs->notes.push_back(absl::StrCat("schedule.microbatches is left to the plan: ", model.microbatches));
   ApplyGivenJ(*inputs, &*plan);
   return plan;
+}
+
+void CompareClusterCounts(const PlanningInputs& inputs, FleetPlan* plan) {
+  if (inputs.clusters > 0 || inputs.baseline) return;
+  const auto chosen = static_cast<uint32_t>(plan->clusters.size());
+  plan->other_counts = OtherClusterCounts(inputs.model.plan, inputs.fleet, PlannerOptions(), chosen);
 }
 
 void ApplyGivenJ(const PlanningInputs& inputs, FleetPlan* plan) {

@@ -37,6 +37,9 @@ absl::StatusOr<PlanningInputs> ReadPlanningInputs(const std::string& fleet_file,
 // Plans, and where the run leaves M to the plan settles it: 2N, as a coordinator does.
 absl::StatusOr<FleetPlan> MakePlan(PlanningInputs* inputs);
 
+// Fills plan->other_counts if the number of clusters was chosen by our planner.
+void CompareClusterCounts(const PlanningInputs& inputs, FleetPlan* plan);
+
 // J of the plan is that of the run, where that fixes it; said in the explanation if stages have to wait for it.
 void ApplyGivenJ(const PlanningInputs& inputs, FleetPlan* plan);
 

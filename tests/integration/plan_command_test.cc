@@ -93,7 +93,7 @@ TEST(PlanCommandTest, MistakesAndImpossiblePlans_AreRefusedWithReasons) {
                                          "devices: [{name: g, tflops: 1, efficiency: 0.5, memory_gib: 0.0001}]\n"
                                          "workers: [{name: a, device: g}, {name: b, device: g}]\n");
   const std::string apart = folder.Write("apart.yaml",
-                                         "devices: [{name: g, tflops: 1, efficiency: 0.5, memory_gib: 0.003}]\n"
+                                         "devices: [{name: g, tflops: 1, efficiency: 0.5, memory_gib: 0.005}]\n"
                                          "workers: [{name: a, device: g}, {name: b, device: g}]\n"
                                          "links: [{from: a, to: b, usable: false}]\n");
   struct Case {
@@ -108,8 +108,9 @@ TEST(PlanCommandTest, MistakesAndImpossiblePlans_AreRefusedWithReasons) {
       {{"plan", fleet, gpipe}, "schedule.kind: is a baseline"},
       {{"plan", fleet, run, "--clusters", "3"}, "3 clusters need as many workers, the fleet has 2"},
       {{"plan", fleet, run, "--clusters", "0"}, "--clusters"},
-      {{"plan", small, run}, "stagecoach plan: "},
-      {{"plan", apart, run}, "stagecoach plan: "},
+      // No worker with enough memory; a pair that cannot reach each other.
+      {{"plan", small, run}, "the worker with the most, a, has 0.0001 GiB. Add a worker with more memory"},
+      {{"plan", apart, run}, "worker a reaches no other worker, and the others cannot hold the model alone"},
       {{"plan", fleet, run, "-o", "xml"}, "xml"},
       {{"plan", fleet, run, "--planner", "best"}, "best"},
       {{"plan", small, run, "--planner", "equal"}, "stagecoach plan: equal finds no cluster"},
@@ -134,6 +135,26 @@ TEST(PlanCommandTest, Baselines_ArePlansOfTheSameKind) {
     EXPECT_TRUE(absl::StrContains(plan["explanation"].dump(), planner)) << plan["explanation"];
     EXPECT_EQ(RunProgram("stagecoach", arguments).output, result.output);
   }
+}
+
+TEST(PlanCommandTest, ChosenNumberOfClusters_IsSetBesideOthers) {
+  const std::vector<std::string> arguments = {"plan", Example("fleets/two-sites.yaml"),
+                                              Example("runs/quickstart.yaml")};
+  std::vector<std::string> with_json = arguments, fixed = arguments;
+  with_json.insert(with_json.end(), {"-o", "json"});
+  fixed.insert(fixed.end(), {"-o", "json", "--clusters", "2"});
+  const json plan = json::parse(RunProgram("stagecoach", with_json).output, nullptr, false);
+  ASSERT_TRUE(plan.is_object());
+  ASSERT_FALSE(plan["other_counts"].empty());
+  EXPECT_EQ(plan["other_counts"][0]["clusters"], 1);
+  const size_t chosen = plan["clusters"].size();
+  for (const json& count : plan["other_counts"]) {
+    EXPECT_NE(count["clusters"], chosen);
+    EXPECT_LE(count["tokens_per_second"].get<double>(), plan["tokens_per_second"].get<double>() * (1 + 1e-9));
+  }
+  EXPECT_TRUE(absl::StrContains(RunProgram("stagecoach", arguments).output, "with 1 cluster: "));
+  // Asked for, nothing was chosen.
+  EXPECT_TRUE(json::parse(RunProgram("stagecoach", fixed).output)["other_counts"].empty());
 }
 
 TEST(PlanCommandTest, OpenM_IsSettledAndSaid) {

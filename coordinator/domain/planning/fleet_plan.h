@@ -34,14 +34,22 @@ struct PlannedStandby {
   double goodput = 0;  // microbatches a second that are expected to be saved
 };
 
+// What the fleet would do with another number of clusters.
+struct ClusterCount {
+  uint32_t clusters = 0;
+  double goodput = 0;   // of the best plan found; 0: there is none
+  std::string why_not;  // if there is none
+};
+
 struct FleetPlan {
-  std::vector<PlannedCluster> clusters;  // by first worker's index
-  std::vector<uint32_t> unused;          // workers, ascending; standbys are among them
-  std::vector<PlannedStandby> standbys;  // by the worker that stands by
-  double goodput = 0;                    // sum of g_c
-  double bound = 0;                      // no plan does more microbatches a second
-  bool exact = false;                    // proven best under the cost model
-  std::vector<std::string> explanation;  // lines for people
+  std::vector<PlannedCluster> clusters;    // by first worker's index
+  std::vector<uint32_t> unused;            // workers, ascending; standbys are among them
+  std::vector<PlannedStandby> standbys;    // by the worker that stands by
+  double goodput = 0;                      // sum of g_c
+  double bound = 0;                        // no plan does more microbatches a second
+  bool exact = false;                      // proven best under the cost model
+  std::vector<ClusterCount> other_counts;  // ascending; only where they were asked for (cluster_counts.h)
+  std::vector<std::string> explanation;    // lines for people
 };
 
 }  // namespace stagecoach

@@ -25,6 +25,8 @@ class LinkCosts {
   LinkCosts(const Fleet& fleet, double frame_bytes);
 
   EdgeCost Between(uint32_t i, uint32_t j) const;
+  // What is known of one direction.
+  const FleetLink& Directed(uint32_t i, uint32_t j) const;
   uint32_t region(uint32_t worker) const { return ends_[worker].region; }
   uint32_t num_regions() const { return num_regions_; }
 
@@ -34,7 +36,6 @@ class LinkCosts {
     bool listens = true;
     double up = 0, down = 0;  // bytes a second, infinite if not limited
   };
-  const FleetLink& Directed(uint32_t i, uint32_t j) const;
 
   double frame_bytes_;
   uint32_t num_regions_ = 0;

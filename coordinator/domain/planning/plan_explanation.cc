@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,12 +43,120 @@ const PlannedStage& SlowestStage(const PlannedCluster& cluster) {
                            [&](const auto& a, const auto& b) { return seconds(a) < seconds(b); });
 }
 
-// Relative gain of a cluster, cut anew in its order, in a fleet that was changed.
-double Gain(const CostModel& costs, const Fleet& changed, const std::vector<uint32_t>& order, double goodput) {
-  const auto links = std::make_shared<const LinkCosts>(changed, costs.model().frame_bytes);
-  const CostModel better(costs.model(), changed, links, costs.assumptions());
-  const std::optional<ClusterDraft> draft = CutChain(better, order, /*may_skip=*/true);
+// A cluster alone: its members and what is between them.
+struct Excerpt {
+  Fleet fleet;
+  std::vector<uint32_t> order;  // of the pipeline
+};
+
+Excerpt ExcerptOf(const Fleet& fleet, const ClusterDraft& draft) {
+  Excerpt excerpt;
+  excerpt.fleet.regions = fleet.regions;
+  for (uint32_t i = 0; i < draft.workers.size(); ++i) {
+    excerpt.fleet.workers.push_back(fleet.workers[draft.workers[i]]);
+    excerpt.order.push_back(i);
+    for (uint32_t j = 0; j < draft.workers.size(); ++j) {
+      const auto link = fleet.links.find({draft.workers[i], draft.workers[j]});
+      if (link != fleet.links.end()) excerpt.fleet.links[{i, j}] = link->second;
+    }
+  }
+  return excerpt;
+}
+
+// Relative gain of a cluster, cut anew in its order, after a change.
+double Gain(const CostModel& costs, const Excerpt& changed, double goodput) {
+  const auto links = std::make_shared<const LinkCosts>(changed.fleet, costs.model().frame_bytes);
+  const CostModel better(costs.model(), changed.fleet, links, costs.assumptions());
+  const std::optional<ClusterDraft> draft = CutChain(better, changed.order, /*may_skip=*/true);
   return draft ? better.GoodputOf(*draft) / goodput - 1 : 0;
+}
+
+// Changes of one kind are alternatives: only the best of each is said.
+enum class Help { kSecondWorker, kUplink, kDownlink, kCompute, kMemory, kLink };
+
+struct Idea {
+  Help kind;
+  std::string what;
+  Excerpt changed;
+};
+
+Excerpt WithTwin(const Excerpt& excerpt, uint32_t at) {
+  Excerpt changed = excerpt;
+  const auto twin = static_cast<uint32_t>(excerpt.fleet.workers.size());
+  changed.fleet.workers.push_back(excerpt.fleet.workers[at]);
+  changed.fleet.workers.back().name += "'";
+  for (uint32_t i = 0; i < twin; ++i) {
+    const auto link = excerpt.fleet.links.find({i, at}), back = excerpt.fleet.links.find({at, i});
+    if (link != excerpt.fleet.links.end()) changed.fleet.links[{i, twin}] = link->second;
+    if (back != excerpt.fleet.links.end()) changed.fleet.links[{twin, i}] = back->second;
+  }
+  changed.order.insert(changed.order.begin() + at + 1, twin);
+  return changed;
+}
+
+// Both directions of the edge behind stage `at`, as a link of its own.
+Excerpt WithFasterLink(const CostModel& costs, const Excerpt& excerpt, const ClusterDraft& draft, uint32_t at,
+                       double bytes_per_second) {
+  Excerpt changed = excerpt;
+  for (const bool there : {true, false}) {
+    const uint32_t from = there ? at : at + 1, to = there ? at + 1 : at;
+    FleetLink link = costs.links().Directed(draft.workers[from], draft.workers[to]);
+    if (link.bytes_per_second > 0) link.bytes_per_second = std::max(link.bytes_per_second, bytes_per_second);
+    changed.fleet.links[{from, to}] = link;
+  }
+  return changed;
+}
+
+std::vector<Idea> IdeasFor(const CostModel& costs, const PlannedCluster& cluster) {
+  const ClusterDraft draft = DraftOf(costs, cluster);
+  const Excerpt own = ExcerptOf(costs.fleet(), draft);
+  const auto at = static_cast<uint32_t>(
+      std::find(draft.workers.begin(), draft.workers.end(), SlowestStage(cluster).worker) - draft.workers.begin());
+  const FleetWorker& slow = own.fleet.workers[at];
+  std::vector<Idea> ideas;
+  ideas.push_back(
+      {Help::kSecondWorker, absl::StrCat("a second worker like ", slow.name, " beside it"), WithTwin(own, at)});
+  const auto change = [&](Help kind, const std::string& what) -> FleetWorker& {
+    ideas.push_back({kind, what, own});
+    return ideas.back().changed.fleet.workers[at];
+  };
+  const auto mbit = [](double bytes_per_second) { return bytes_per_second * kMuchFaster * 8 / 1e6; };
+  if (const double rate = slow.up_bytes_per_second; rate > 0) {
+    change(Help::kUplink, absl::StrFormat("uplink of %s at %.4g Mbit/s", slow.name, mbit(rate))).up_bytes_per_second =
+        rate * kMuchFaster;
+  }
+  if (const double rate = slow.down_bytes_per_second; rate > 0) {
+    change(Help::kDownlink, absl::StrFormat("downlink of %s at %.4g Mbit/s", slow.name, mbit(rate)))
+        .down_bytes_per_second = rate * kMuchFaster;
+  }
+  FleetWorker& faster =
+      change(Help::kCompute, absl::StrFormat("%s computing %.1f times as fast", slow.name, kMuchFaster));
+  for (KindSeconds& kind : faster.kinds) {
+    kind = {kind.forward / kMuchFaster, kind.backward / kMuchFaster, kind.update / kMuchFaster};
+  }
+  for (uint32_t i = 0; i < draft.workers.size(); ++i) {  // who is full keeps others from being relieved
+    const FleetWorker& worker = own.fleet.workers[i];
+    if (worker.memory_bytes == 0) continue;
+    const auto memory = static_cast<uint64_t>(static_cast<double>(worker.memory_bytes) * kMuchFaster);
+    ideas.push_back({Help::kMemory, absl::StrFormat("%s with %.3g GiB", worker.name, Gib(memory)), own});
+    ideas.back().changed.fleet.workers[i].memory_bytes = memory;
+  }
+  uint32_t slowest = 0;
+  for (uint32_t i = 0; i + 1 < draft.workers.size(); ++i) {
+    const auto seconds = [&](uint32_t k) { return costs.Edge(draft.workers[k], draft.workers[k + 1]).link_seconds; };
+    if (seconds(i) > seconds(slowest)) slowest = i;
+  }
+  if (draft.workers.size() > 1) {
+    const double seconds = costs.Edge(draft.workers[slowest], draft.workers[slowest + 1]).link_seconds;
+    if (seconds > 0) {
+      const double rate = costs.model().frame_bytes / seconds;
+      ideas.push_back({Help::kLink,
+                       absl::StrFormat("the link between %s and %s at %.4g Mbit/s", own.fleet.workers[slowest].name,
+                                       own.fleet.workers[slowest + 1].name, mbit(rate)),
+                       WithFasterLink(costs, own, draft, slowest, rate * kMuchFaster)});
+    }
+  }
+  return ideas;
 }
 
 std::vector<std::string> WhatWouldHelp(const CostModel& costs, const FleetPlan& plan) {
@@ -56,53 +165,20 @@ std::vector<std::string> WhatWouldHelp(const CostModel& costs, const FleetPlan& 
   std::stable_sort(slowest.begin(), slowest.end(),
                    [](const auto* a, const auto* b) { return a->microbatch_seconds > b->microbatch_seconds; });
   slowest.resize(std::min(slowest.size(), kMostClustersTried));
-  std::vector<std::pair<double, std::string>> ideas;
+  std::map<Help, std::pair<double, std::string>> best;
   for (const PlannedCluster* cluster : slowest) {
-    // Only the members and what is between them matter: the fleet is cut down to them.
-    Fleet own;
-    own.regions = costs.fleet().regions;
-    std::vector<uint32_t> order;
-    const ClusterDraft draft = DraftOf(costs, *cluster);
-    for (uint32_t i = 0; i < draft.workers.size(); ++i) {
-      own.workers.push_back(costs.fleet().workers[draft.workers[i]]);
-      order.push_back(i);
-      for (uint32_t j = 0; j < draft.workers.size(); ++j) {
-        const auto link = costs.fleet().links.find({draft.workers[i], draft.workers[j]});
-        if (link != costs.fleet().links.end()) own.links[{i, j}] = link->second;
-      }
-    }
-    const PlannedStage& slow = SlowestStage(*cluster);
-    const auto at = static_cast<uint32_t>(std::find(draft.workers.begin(), draft.workers.end(), slow.worker) -
-                                          draft.workers.begin());
-    const std::string& name = own.workers[at].name;
-    Fleet twin = own;
-    twin.workers.push_back(own.workers[at]);
-    twin.workers.back().name = absl::StrCat(name, "'");
-    for (uint32_t i = 0; i < own.workers.size(); ++i) {
-      const auto link = own.links.find({i, at}), back = own.links.find({at, i});
-      const auto added = static_cast<uint32_t>(own.workers.size());
-      if (link != own.links.end()) twin.links[{i, added}] = link->second;
-      if (back != own.links.end()) twin.links[{added, i}] = back->second;
-    }
-    std::vector<uint32_t> longer = order;
-    longer.insert(longer.begin() + at + 1, static_cast<uint32_t>(own.workers.size()));
-    ideas.emplace_back(Gain(costs, twin, longer, cluster->goodput),
-                       absl::StrCat("a second worker like ", name, " beside it"));
-    for (const bool up : {true, false}) {
-      const double rate = up ? own.workers[at].up_bytes_per_second : own.workers[at].down_bytes_per_second;
-      if (rate <= 0) continue;
-      Fleet faster = own;
-      (up ? faster.workers[at].up_bytes_per_second : faster.workers[at].down_bytes_per_second) = rate * kMuchFaster;
-      ideas.emplace_back(
-          Gain(costs, faster, order, cluster->goodput),
-          absl::StrFormat("%s of %s at %.4g Mbit/s", up ? "uplink" : "downlink", name, rate * kMuchFaster * 8 / 1e6));
+    for (const Idea& idea : IdeasFor(costs, *cluster)) {
+      const double gain = Gain(costs, idea.changed, cluster->goodput);
+      auto& [most, what] = best[idea.kind];
+      if (gain > most) most = gain, what = idea.what;
     }
   }
-  std::stable_sort(ideas.begin(), ideas.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::pair<double, std::string>> ranked;
+  for (const auto& [kind, idea] : best) ranked.push_back(idea);
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> lines;
-  constexpr size_t kMostIdeas = 3;
-  for (const auto& [gain, what] : ideas) {
-    if (gain < kWorthSaying || lines.size() == kMostIdeas) break;
+  for (const auto& [gain, what] : ranked) {
+    if (gain < kWorthSaying) break;
     lines.push_back(absl::StrFormat("would help: %s: %+.0f %% of its cluster", what, gain * 100));
   }
   return lines;
@@ -113,7 +189,7 @@ std::string WhyLeftOut(const CostModel& costs, uint32_t worker) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (uint32_t a = 0; a < costs.last_point(); ++a) least = std::min(least, costs.MemoryBytes(a, a + 1));
   if (facts.memory_bytes > 0 && facts.memory_bytes < least) {
-    return absl::StrFormat("the smallest part of the model needs %.2f GiB, it has %.2f", Gib(least),
+    return absl::StrFormat("the smallest part of the model needs %.3g GiB, it has %.3g", Gib(least),
                            Gib(facts.memory_bytes));
   }
   return "with it the fleet is not faster";
@@ -198,7 +274,7 @@ absl::Status WhyThereIsNoPlan(const PlanModel& model, const Fleet& fleet, uint32
     for (uint32_t a = 0; a < costs.last_point(); ++a) {
       if (costs.MemoryBytes(a, a + 1) <= largest) continue;
       return absl::ResourceExhaustedError(absl::StrFormat(
-          "units %d..%d cannot be parted and need %.2f GiB; the worker with the most, %s, has %.2f GiB. Add a worker "
+          "units %d..%d cannot be parted and need %.3g GiB; the worker with the most, %s, has %.3g GiB. Add a worker "
           "with "
           "more memory, or make microbatches or the model smaller",
           costs.UnitAt(a), costs.UnitAt(a + 1) - 1, Gib(costs.MemoryBytes(a, a + 1)), largest_name, Gib(largest)));
@@ -206,7 +282,7 @@ absl::Status WhyThereIsNoPlan(const PlanModel& model, const Fleet& fleet, uint32
     const uint64_t needed = costs.MemoryBytes(0, costs.last_point());
     if (needed * std::max(1u, clusters) > sum) {
       return absl::ResourceExhaustedError(absl::StrFormat(
-          "%d cluster%s of this model need %.2f GiB and more, all %d workers have %.2f GiB. Add workers, or "
+          "%d cluster%s of this model need %.3g GiB and more, all %d workers have %.3g GiB. Add workers, or "
           "make microbatches or the model smaller",
           std::max(1u, clusters), clusters > 1 ? "s" : "", Gib(needed * std::max(1u, clusters)), num_workers,
           Gib(sum)));

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/rng_draws.h"
+#include "coordinator/domain/planning/cluster_counts.h"
 #include "coordinator/domain/planning/cost_model.h"
 #include "coordinator/domain/planning/dual_bound.h"
 #include "gtest/gtest.h"
@@ -294,6 +295,42 @@ TEST(PlannerTest, UnreliableMember_GetsTheStandby) {
   ASSERT_EQ(plan->standbys.size(), 1u);
   EXPECT_EQ(plan->standbys[0].worker, 3u);
   EXPECT_EQ(plan->standbys[0].protects, 1u);
+}
+
+// Three clusters of a worker each: of all second workers and of all faster machines only the best is named.
+TEST(PlannerTest, WhatWouldHelp_NamesTheBestOfEachKind) {
+  PlanModel model = SyntheticModel();
+  model.steps_per_round = std::numeric_limits<double>::infinity();
+  Fleet fleet = FamilyFleet(FleetFamily::kLan, 3, 4);
+  for (FleetWorker& worker : fleet.workers) worker.memory_bytes = 0;
+  PlannerOptions options;
+  options.clusters = 3;
+  const absl::StatusOr<FleetPlan> plan = PlanFleet(model, fleet, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  uint32_t second = 0, faster = 0;
+  for (const std::string& line : plan->explanation) {
+    second += line.find("would help: a second worker like ") == 0 ? 1 : 0;
+    faster += line.find(" computing 1.5 times as fast: +50 % of its cluster") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(second, 1u);
+  EXPECT_EQ(faster, 1u);
+}
+
+TEST(PlannerTest, OtherClusterCounts_AreNoBetterThanTheBest) {
+  PlanModel model = SyntheticModel();
+  for (PlanUnit& unit : model.units) unit.parameters /= 8;
+  const Fleet fleet = FamilyFleet(FleetFamily::kTwoCampuses, 8, 2);
+  const absl::StatusOr<FleetPlan> plan = PlanFleet(model, fleet, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto chosen = static_cast<uint32_t>(plan->clusters.size());
+  const std::vector<ClusterCount> counts = OtherClusterCounts(model, fleet, {}, chosen);
+  ASSERT_FALSE(counts.empty());
+  for (const ClusterCount& count : counts) {
+    EXPECT_NE(count.clusters, chosen);
+    EXPECT_LE(count.goodput, plan->goodput * (1 + 1e-6));
+    EXPECT_EQ(count.goodput == 0, !count.why_not.empty());
+  }
+  EXPECT_TRUE(OtherClusterCounts(model, FamilyFleet(FleetFamily::kLan, kMostWorkersCompared + 1, 1), {}, 2).empty());
 }
 
 TEST(PlannerTest, NoPlan_SaysWhy) {
