@@ -1,0 +1,1 @@
+stagecoach_benchmark(bench_planner SOURCES ${CMAKE_CURRENT_LIST_DIR}/planner_bench.cc DEPS sc_planning_baselines fleet_families)
