@@ -3,9 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "common/clip_rule.h"
@@ -66,16 +69,27 @@ struct Stage {
   const at::Tensor& Newest() const { return versions.rbegin()->second; }
 };
 
+// Stages of the reference are those of all plans of the run together: at a cut that a plan does not have nothing is
+// lost, because fp32 crosses as it is.
+RunConfig WithAllCuts(const RunConfig& config) {
+  std::set<uint32_t> cuts(config.cuts.begin(), config.cuts.end());
+  for (const EarlierCuts& earlier : config.earlier_cuts) cuts.insert(earlier.cuts.begin(), earlier.cuts.end());
+  RunConfig all = config;
+  all.cuts.assign(cuts.begin(), cuts.end());
+  return all;
+}
+
 class Oracle {
  public:
   Oracle(const RunConfig& config, const OracleBatches& batches, const OracleOptions& options)
-      : config_(config), batches_(batches), options_(options) {
-    for (uint32_t i = 0; i < config.num_stages(); ++i) stages_.push_back(std::make_unique<Stage>(config, i));
+      : newest_(config), config_(WithAllCuts(config)), batches_(batches), options_(options) {
+    for (uint32_t i = 0; i < config_.num_stages(); ++i) stages_.push_back(std::make_unique<Stage>(config_, i));
   }
 
   // Makes W^(step+1).
   void Train(uint64_t step) {
     double loss = 0;
+    TakeUpPlan(step);
     for (auto& stage : stages_) stage->BeginStep();
     for (uint32_t j = 0; j < config_.microbatches; ++j) loss += TrainMicrobatch(step * config_.microbatches + j);
     result_.losses.push_back(loss / config_.microbatches);
@@ -114,6 +128,21 @@ class Oracle {
   }
 
  private:
+  // Codecs of the plan that step has. An evaluation behind a step has them too.
+  void TakeUpPlan(uint64_t step) {
+    const std::vector<uint32_t>* cuts = &newest_.cuts;
+    const std::vector<WireFormat>* codecs = &newest_.codecs;
+    for (auto earlier = newest_.earlier_cuts.rbegin(); earlier != newest_.earlier_cuts.rend(); ++earlier) {
+      if (step < earlier->end_step) std::tie(cuts, codecs) = std::make_pair(&earlier->cuts, &earlier->codecs);
+    }
+    codecs_.clear();
+    for (const uint32_t cut : config_.cuts) {
+      const auto found = std::find(cuts->begin(), cuts->end(), cut);
+      codecs_.push_back(found == cuts->end() ? WireFormat::kFp32
+                                             : (*codecs)[static_cast<size_t>(found - cuts->begin())]);
+    }
+  }
+
   StageModel::Batch Batch(uint64_t index, bool evaluation) const {
     StageModel::Batch batch;
     batch.n = evaluation ? index : config_.GlobalMicrobatch(index);
@@ -143,7 +172,7 @@ class Oracle {
       outputs[i] = stage.model.Forward(weights[i], inputs[i], batch, &loss);
       if (Injected(n, i)) outputs[i] = outputs[i] * kNan;
       if (i == last) break;
-      Crossed crossed = CrossBoundary(config_.codecs[i], outputs[i], nullptr);
+      Crossed crossed = CrossBoundary(codecs_[i], outputs[i], nullptr);
       if (crossed.nonfinite) return MarkNonfinite();  // nothing below or above can use this microbatch
       inputs[i + 1] = crossed.values.set_requires_grad(true);
     }
@@ -174,7 +203,7 @@ class Oracle {
       for (size_t q = 0; q < sums.size(); ++q) sums[q].add_(gradients[q]);
       if (i == 0) break;
       const StochasticRounding rounding{config_.seed, config_.GlobalMicrobatch(n), config_.cuts[i - 1]};
-      Crossed crossed = CrossBoundary(config_.codecs[i - 1], gradients.back(), &rounding);
+      Crossed crossed = CrossBoundary(codecs_[i - 1], gradients.back(), &rounding);
       if (crossed.nonfinite) {
         for (size_t above = 0; above <= i; ++above) stages_[above]->saw_nonfinite = true;
         break;
@@ -245,7 +274,7 @@ class Oracle {
             steps_done == config_.total_steps ? steps_done : stage.rule.VersionOf(steps_done * config_.microbatches);
         stream = stage.model.Forward(stage.model.Views(stage.versions.at(version), false), stream, batch, &loss);
         if (i + 1 == stages_.size()) break;
-        const Crossed crossed = CrossBoundary(config_.codecs[i], stream, nullptr);
+        const Crossed crossed = CrossBoundary(codecs_[i], stream, nullptr);
         stream = crossed.values;
         nonfinite = crossed.nonfinite;
       }
@@ -283,7 +312,9 @@ class Oracle {
     result_.weight_hash = Sha256Hex(hashes);
   }
 
-  const RunConfig& config_;
+  const RunConfig& newest_;
+  const RunConfig config_;          // with the cuts of all plans
+  std::vector<WireFormat> codecs_;  // one per cut, of the plan in effect
   const OracleBatches& batches_;
   const OracleOptions& options_;
   std::vector<std::unique_ptr<Stage>> stages_;
@@ -328,6 +359,11 @@ class ClusterOracle {
   }
 
   void Begin(uint64_t version) {
+    const std::vector<StageCuts>* cuts = &config_.cluster_cuts;
+    for (auto earlier = config_.earlier_cuts.rbegin(); earlier != config_.earlier_cuts.rend(); ++earlier) {
+      if (version <= earlier->end_step) cuts = &earlier->cluster_cuts;
+    }
+    rounds_->TakeUpCuts(*cuts);
     open_.emplace();
     open_->version = version;
     for (auto& cluster : clusters_) open_->pinned.push_back(cluster->Packed());

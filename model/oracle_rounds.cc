@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "common/averaging/apply_rule.h"
@@ -38,18 +39,41 @@ void ExchangeAll(const std::vector<std::unique_ptr<RoundExchange>>& owners) {
 
 OracleRounds::OracleRounds(const std::vector<RunConfig>& configs, const std::vector<float>& common,
                            const std::vector<uint64_t>& unit_parameters)
-    : averaging_(configs[0].averaging), clusters_(static_cast<uint32_t>(configs.size())), common_(configs.size()) {
-  const auto shards = RefineCuts(configs[0].cluster_cuts);
+    : averaging_(configs[0].averaging),
+      clusters_(static_cast<uint32_t>(configs.size())),
+      unit_parameters_(unit_parameters),
+      common_(configs.size()) {
+  for (std::vector<CommonShard>& own : common_) own.emplace_back().theta = common;
+  TakeUpCuts(configs[0].cluster_cuts);
+}
+
+void OracleRounds::TakeUpCuts(const std::vector<StageCuts>& cuts) {
+  if (cuts == cuts_) return;
+  cuts_ = cuts;
+  const auto shards = RefineCuts(cuts);
   Require(shards.status());
-  uint64_t next = 0;
+  places_.clear();
   for (const Shard& shard : *shards) {
-    const uint64_t count = ShardParameters(shard, unit_parameters);
-    const auto begin = common.begin() + static_cast<ptrdiff_t>(next);
-    for (std::vector<CommonShard>& own : common_) {
-      own.emplace_back().theta.assign(begin, begin + static_cast<ptrdiff_t>(count));
-    }
-    places_.push_back({next, count});
-    next += count;
+    const uint64_t first = places_.empty() ? 0 : places_.back().first + places_.back().count;
+    places_.push_back({first, ShardParameters(shard, unit_parameters_)});
+  }
+  for (std::vector<CommonShard>& own : common_) {
+    const std::vector<CommonShard> before = std::exchange(own, std::vector<CommonShard>(places_.size()));
+    Split(before, &CommonShard::theta, &own);
+    // What no round has touched yet is empty.
+    if (round_ == 0) continue;
+    if (averaging_.outer.HasMomentum()) Split(before, &CommonShard::v, &own);
+    if (averaging_.error_feedback) Split(before, &CommonShard::residual, &own);
+  }
+}
+
+void OracleRounds::Split(const std::vector<CommonShard>& before, std::vector<float> CommonShard::*part,
+                         std::vector<CommonShard>* now) const {
+  std::vector<float> whole;
+  for (const CommonShard& shard : before) whole.insert(whole.end(), (shard.*part).begin(), (shard.*part).end());
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const auto begin = whole.begin() + static_cast<ptrdiff_t>(places_[i].first);
+    ((*now)[i].*part).assign(begin, begin + static_cast<ptrdiff_t>(places_[i].count));
   }
 }
 

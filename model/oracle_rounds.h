@@ -20,6 +20,9 @@ class OracleRounds {
   OracleRounds(const std::vector<RunConfig>& configs, const std::vector<float>& common,
                const std::vector<uint64_t>& unit_parameters);
 
+  // The rounds that follow have the shards of these cuts (of every cluster); what goes from round to round is kept.
+  void TakeUpCuts(const std::vector<StageCuts>& cuts);
+
   // `pinned`: packed weights of each cluster. Returns the new common weights.
   std::vector<float> Average(const std::vector<std::vector<float>>& pinned);
 
@@ -31,10 +34,14 @@ class OracleRounds {
   struct Place {  // of a shard in the packed weights
     uint64_t first = 0, count = 0;
   };
+  void Split(const std::vector<CommonShard>& before, std::vector<float> CommonShard::*part,
+             std::vector<CommonShard>* now) const;
   void AverageShard(uint32_t shard, const std::vector<std::vector<float>>& pinned);
 
   const AveragingConfig averaging_;
   const uint32_t clusters_;
+  const std::vector<uint64_t> unit_parameters_;
+  std::vector<StageCuts> cuts_;
   std::vector<Place> places_;
   std::vector<std::vector<CommonShard>> common_;  // cluster, shard
   uint64_t round_ = 0;

@@ -218,20 +218,54 @@ absl::Status ReadJTable(const RunRecord& record, RunConfig* config) {
   return absl::OkStatus();
 }
 
-// `row`: the record of a run of one cluster, or that of one of several.
-template <typename Row>
-absl::Status ReadCuts(const Row& row, RunConfig* config) {
+// `row`: the record of a run of one cluster, or that of one of several, or of an earlier plan. `read` gets them.
+template <typename Row, typename Read>
+absl::Status ReadCuts(const Row& row, const ModelConfig& model, Read* read) {
   if (row.codecs_size() != row.cuts_size()) {
     return BadField("codecs", absl::StrCat("must have one entry per cut, got ", row.codecs_size(), " for ",
                                            row.cuts_size(), " cuts"));
   }
   for (int i = 0; i < row.cuts_size(); ++i) {
     const uint32_t cut = row.cuts(i);
-    if (!config->cuts.empty() && cut <= config->cuts.back()) return BadField("cuts", "must rise");
-    if (!config->model.CutAllowed(cut)) return BadField("cuts", absl::StrCat("cannot lie in front of unit ", cut));
-    config->cuts.push_back(cut);
+    if (!read->cuts.empty() && cut <= read->cuts.back()) return BadField("cuts", "must rise");
+    if (!model.CutAllowed(cut)) return BadField("cuts", absl::StrCat("cannot lie in front of unit ", cut));
+    read->cuts.push_back(cut);
     ASSIGN_OR_RETURN(const WireFormat codec, ReadWireFormat("codecs", row.codecs(i)));
-    config->codecs.push_back(codec);
+    read->codecs.push_back(codec);
+  }
+  return absl::OkStatus();
+}
+
+StageCuts WithEnds(const ClusterRecord& row, const ModelConfig& model) {
+  StageCuts cuts = {0};
+  cuts.insert(cuts.end(), row.cuts().begin(), row.cuts().end());
+  cuts.push_back(model.num_units());
+  return cuts;
+}
+
+absl::Status ReadEarlierPlans(const RunRecord& record, uint32_t cluster, RunConfig* config) {
+  if (record.earlier_plans().empty()) return absl::OkStatus();
+  if (!record.stage_delays().empty() || config->clip_per_stage) {
+    return BadField("earlier_plans", "cannot be with stage_delays or with clipping of each stage");
+  }
+  for (const EarlierPlan& plan : record.earlier_plans()) {
+    EarlierCuts cuts;
+    cuts.end_step = plan.end_step();
+    if (!config->earlier_cuts.empty() && cuts.end_step < config->earlier_cuts.back().end_step) {
+      return BadField("earlier_plans", "must rise");
+    }
+    if (plan.clusters_size() != record.clusters_size()) {
+      return BadField("earlier_plans.clusters", "must be as many as those of the run");
+    }
+    for (const ClusterRecord& row : plan.clusters()) cuts.cluster_cuts.push_back(WithEnds(row, config->model));
+    if (plan.clusters().empty()) {
+      RETURN_IF_ERROR(ReadCuts(plan, config->model, &cuts));
+    } else {
+      RETURN_IF_ERROR(ReadCuts(plan.clusters(static_cast<int>(cluster)), config->model, &cuts));
+      const auto shards = RefineCuts(cuts.cluster_cuts);
+      if (!shards.ok()) return BadField("earlier_plans.clusters", shards.status().message());
+    }
+    config->earlier_cuts.push_back(std::move(cuts));
   }
   return absl::OkStatus();
 }
@@ -239,10 +273,7 @@ absl::Status ReadCuts(const Row& row, RunConfig* config) {
 absl::Status ReadAveraging(const RunRecord& record, RunConfig* config) {
   const AveragingSpec& spec = record.spec().averaging();
   for (const ClusterRecord& row : record.clusters()) {
-    StageCuts& cuts = config->cluster_cuts.emplace_back();
-    cuts.push_back(0);
-    cuts.insert(cuts.end(), row.cuts().begin(), row.cuts().end());
-    cuts.push_back(config->model.num_units());
+    config->cluster_cuts.push_back(WithEnds(row, config->model));
     if (row.steps_per_round() != record.clusters(0).steps_per_round()) {
       return BadField("clusters.steps_per_round", "must be the same in all clusters that average");
     }
@@ -276,7 +307,7 @@ absl::Status ReadAveraging(const RunRecord& record, RunConfig* config) {
 absl::Status ReadClusters(const RunRecord& record, uint32_t cluster, RunConfig* config) {
   if (record.clusters().empty()) {
     if (cluster > 0) return BadField("clusters", absl::StrCat("has no row ", cluster));
-    return ReadCuts(record, config);
+    return ReadCuts(record, config->model, config);
   }
   const auto count = static_cast<uint32_t>(record.clusters_size());
   RETURN_IF_ERROR(CheckRange("clusters", count, 2, kMaxClusters));
@@ -294,7 +325,7 @@ absl::Status ReadClusters(const RunRecord& record, uint32_t cluster, RunConfig* 
   config->cluster_steps = ClusterSteps(std::move(steps_per_round), cluster);
   // An earlier version wrote records without a wire, of clusters that did not average.
   if (record.spec().averaging().wire() != AVERAGING_WIRE_UNSPECIFIED) RETURN_IF_ERROR(ReadAveraging(record, config));
-  return ReadCuts(record.clusters(static_cast<int>(cluster)), config);
+  return ReadCuts(record.clusters(static_cast<int>(cluster)), config->model, config);
 }
 
 absl::Status ReadStageDelays(const RunRecord& record, RunConfig* config) {
@@ -317,6 +348,7 @@ absl::StatusOr<RunConfig> ReadRunConfig(const RunRecord& record, uint32_t cluste
   RETURN_IF_ERROR(ReadJTable(record, &config));
   RETURN_IF_ERROR(ReadClusters(record, cluster, &config));
   RETURN_IF_ERROR(ReadStageDelays(record, &config));
+  RETURN_IF_ERROR(ReadEarlierPlans(record, cluster, &config));
   if (config.data_path.empty()) return BadField("spec.data.path", "is empty");
   RETURN_IF_ERROR(CheckRange("training_windows", record.training_windows(), 1, uint64_t{1} << 48));
   RETURN_IF_ERROR(CheckRange("evaluation_windows", record.evaluation_windows(), 1, uint64_t{1} << 48));

@@ -58,6 +58,14 @@ struct OptimizerConfig {
 
 enum class RecomputeMode { kOn, kOff, kAuto };  // kAuto: the executor keeps activations when memory allows
 
+// Of the steps below end_step that no earlier one covers.
+struct EarlierCuts {
+  uint64_t end_step = 0;
+  std::vector<uint32_t> cuts;
+  std::vector<WireFormat> codecs;
+  std::vector<StageCuts> cluster_cuts;
+};
+
 struct RunConfig {
   uint64_t seed = 1;
   int threads = 1;
@@ -83,6 +91,8 @@ struct RunConfig {
   ClusterSteps cluster_steps;
   AveragingConfig averaging;            // with the other clusters; not enabled: they only train beside each other
   std::vector<StageCuts> cluster_cuts;  // of every cluster, the ends of the model included
+  // Plans that the run had before, ascending; cuts, codecs and cluster_cuts above are those of its newest one.
+  std::vector<EarlierCuts> earlier_cuts;
 
   // What data, dropout and stochastic rounding of microbatch n are functions of.
   uint64_t GlobalMicrobatch(uint64_t n) const { return cluster_steps.GlobalMicrobatch(n, microbatches); }

@@ -8,6 +8,7 @@ stagecoach_test(
           ${coordinator_unit}/schedule_choice_test.cc ${coordinator_unit}/step_ledger_test.cc
           ${coordinator_unit}/run_machine_test.cc ${coordinator_unit}/round_machine_test.cc
           ${coordinator_unit}/run_ledger_test.cc ${coordinator_unit}/division_choice_test.cc ${coordinator_unit}/speed_watch_test.cc
+          ${coordinator_unit}/replanning_test.cc ${coordinator_unit}/run_machine_replan_test.cc
   DEPS sc_coordinator_domain
   LABELS unit)
 stagecoach_test(

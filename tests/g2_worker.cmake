@@ -21,7 +21,7 @@ stagecoach_test(integration_worker_program
 
 # End to end: the built programs, as a user runs them.
 if(WITH_TORCH)
-  foreach(name train_oracle train_clusters train_faults)
+  foreach(name train_oracle train_clusters train_faults train_replan)
     stagecoach_test(e2e_${name}
                     SOURCES ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.cc ${CMAKE_SOURCE_DIR}/tests/e2e/train_run.cc
                     DEPS process_harness nlohmann_json::nlohmann_json LABELS e2e TIMEOUT 600

@@ -105,6 +105,11 @@ void PrintFleetTable(const FleetStatusReply& fleet) {
     history.Add(status);
     std::printf("\nrun %s: %s\n", status.run().c_str(), ProgressLine(history).c_str());
     if (status.state() == RUN_STATE_FAILED) std::printf("  %s\n", status.detail().c_str());
+    for (const ReplanRow& replan : status.replans()) {
+      std::printf("  planned anew from step %llu, %llu steps done again: %s\n",
+                  static_cast<unsigned long long>(replan.from_step()),
+                  static_cast<unsigned long long>(replan.recomputed_steps()), replan.reason().c_str());
+    }
     if (status.failed_checkpoints() > 0) {
       std::printf("  %llu checkpoints were given up; the newest: %s\n",
                   static_cast<unsigned long long>(status.failed_checkpoints()), status.checkpoint_error().c_str());

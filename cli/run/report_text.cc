@@ -111,6 +111,11 @@ std::string FormatRunReport(const Json& report) {
   AppendClusters(report, &text);
   AppendAveraging(report, &text);
   AppendWorkers(report, &text);
+  for (const Json& replan : report["replans"]) {
+    absl::StrAppend(&text, "  planned anew     from step ", replan["from_step"].dump(), ", ",
+                    replan["recomputed_steps"].dump(), " steps done again: ", replan["reason"].get<std::string>(),
+                    "\n");
+  }
   if (report["skipped_steps"] != 0) absl::StrAppend(&text, "  skipped steps    ", report["skipped"].dump(), "\n");
   const std::string hash = report["weight_hash"], checkpoint = report["checkpoint_dir"];
   if (!hash.empty()) absl::StrAppend(&text, "  weight hash      ", hash, "\n");

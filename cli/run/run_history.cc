@@ -15,6 +15,12 @@ double PerToken(uint64_t bytes, uint64_t tokens) {
 
 void RunHistory::Add(const RunStatus& status) {
   empty_ = false;
+  // Another plan of the same life: what was done behind its checkpoint comes again.
+  if (latest_.plan().epoch() != status.plan().epoch() && !status.replans().empty()) {
+    const uint64_t from = status.replans().rbegin()->from_step();
+    steps_.erase(steps_.lower_bound(from), steps_.end());
+    evaluations_.erase(evaluations_.upper_bound(from), evaluations_.end());
+  }
   for (const StepRow& row : status.steps()) steps_[row.step()] = row;
   for (const EvaluationRow& row : status.evaluations()) evaluations_[row.after_step()] = row;
   const bool keep_workers = status.workers().empty() && !latest_.workers().empty();
@@ -55,8 +61,14 @@ uint64_t RunHistory::TokensPerStep() const {
 }
 
 uint64_t RunHistory::TokensTrained() const {
-  return latest_.steps_done() < latest_.first_step() ? 0
-                                                     : (latest_.steps_done() - latest_.first_step()) * TokensPerStep();
+  const uint64_t first = latest_.replans().empty() ? latest_.first_step() : latest_.replans().rbegin()->from_step();
+  return latest_.steps_done() < first ? 0 : (latest_.steps_done() - first) * TokensPerStep();
+}
+
+uint64_t RunHistory::RecomputedSteps() const {
+  uint64_t steps = 0;
+  for (const ReplanRow& row : latest_.replans()) steps += row.recomputed_steps();
+  return steps;
 }
 
 uint64_t RunHistory::EvaluationTokens() const {

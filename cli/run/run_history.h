@@ -29,7 +29,8 @@ class RunHistory {
   bool ended() const;
   uint32_t num_clusters() const;
   uint64_t TokensPerStep() const;     // of all clusters together; 0 before the plan is known
-  uint64_t TokensTrained() const;     // in this life of the run
+  uint64_t TokensTrained() const;     // with the newest plan of this life of the run, as counters count
+  uint64_t RecomputedSteps() const;   // in this life, because of further plans
   uint64_t EvaluationTokens() const;  // sent forward for evaluations in this life, by one cluster
   const Plan& plan(uint32_t cluster) const;
   // Sent across boundary `stage` -> `stage` + 1 of a cluster per token of that cluster, by the sockets' counters;

@@ -130,6 +130,17 @@ Json Averaging(const RunHistory& history) {
           {"round_wait_seconds", status.round_wait_seconds()}};
 }
 
+Json Replans(const RunHistory& history) {
+  Json replans = Json::array();
+  for (const ReplanRow& row : history.latest().replans()) {
+    replans.push_back({{"from_step", row.from_step()},
+                       {"recomputed_steps", row.recomputed_steps()},
+                       {"lost_worker", row.lost_worker()},
+                       {"reason", row.reason()}});
+  }
+  return replans;
+}
+
 }  // namespace
 
 Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
@@ -183,6 +194,8 @@ Json MakeRunReport(const RunHistory& history, const ReportContext& context) {
   report["coordinator_received_bytes"] = status.coordinator_received_bytes();
   report["skipped_steps"] = status.skipped_steps();
   report["skipped"] = skipped;
+  report["recomputed_steps"] = history.RecomputedSteps();
+  report["replans"] = Replans(history);
   report["workers"] = Workers(history);
   if (!status.clusters().empty()) report["clusters"] = Clusters(history);
   if (record.spec().averaging().wire() != AVERAGING_WIRE_UNSPECIFIED) report["averaging"] = Averaging(history);

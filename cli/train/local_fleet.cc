@@ -132,8 +132,9 @@ absl::Status LocalFleet::StartWorkers() {
   return absl::OkStatus();
 }
 
-absl::Status LocalFleet::CheckAlive() {
+absl::Status LocalFleet::CheckAlive(const std::set<std::string>& without) {
   for (const auto& child : children_) {
+    if (without.count(child->name()) > 0) continue;
     const auto& end = child->Poll();
     if (!end.has_value()) continue;
     const std::string words = LastLines(child->log_path(), kLastWords);

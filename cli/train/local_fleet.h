@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,8 @@ class LocalFleet {
   LocalFleet& operator=(const LocalFleet&) = delete;
 
   const std::string& coordinator_address() const { return coordinator_address_; }
-  // Names the first process that has ended, with the end of its log.
-  absl::Status CheckAlive();
+  // Names the first process that has ended, but for those of `without`, with the end of its log.
+  absl::Status CheckAlive(const std::set<std::string>& without = {});
   // "w1 is stopped (SIGSTOP)" and the like, of the first such process; empty if there is none. It may be why a run
   // failed that blames another.
   std::string StoppedProcess() const;

@@ -23,6 +23,7 @@ class Follower {
     const auto watch = client_->Watch(options_.run);
     for (;;) {
       for (const RunStatus& status : watch->Take(kTick)) history_->Add(status);
+      ShowReplans();
       ShowPlan();
       ShowFailedCheckpoints();
       printer_->Show(*history_, absl::Now());
@@ -38,6 +39,16 @@ class Follower {
     if (plan_epoch_ == history_->latest().plan().epoch() || history_->latest().plan().explanation().empty()) return;
     plan_epoch_ = history_->latest().plan().epoch();
     for (const std::string& line : history_->PlanLines()) printer_->Note(line);
+  }
+
+  void ShowReplans() {
+    const auto& replans = history_->latest().replans();
+    for (; replans_ < replans.size(); ++replans_) {
+      without_.insert(replans[replans_].lost_worker());
+      printer_->Note(absl::StrCat(replans[replans_].reason(),
+                                  "; the run goes on without it from the checkpoint of step ",
+                                  replans[replans_].from_step()));
+    }
   }
 
   void ShowFailedCheckpoints() {
@@ -70,7 +81,7 @@ class Follower {
   absl::Status ExplainEnd(const absl::Status& end) const {
     const absl::Time deadline = absl::Now() + kReapGrace;
     while (options_.check_alive && absl::Now() < deadline) {
-      if (const absl::Status death = options_.check_alive(); !death.ok()) return death;
+      if (const absl::Status death = options_.check_alive(without_); !death.ok()) return death;
       absl::SleepFor(kTick);
     }
     return absl::UnavailableError(absl::StrCat("the coordinator stopped reporting: ", end.message()));
@@ -78,11 +89,14 @@ class Follower {
 
   absl::Status CheckProcesses() {
     if (!options_.check_alive) return absl::OkStatus();
-    if (death_.ok()) {
-      death_ = options_.check_alive();
-      if (!death_.ok()) death_deadline_ = absl::Now() + kFailureGrace;
+    // Asked again each time: the run may go on without what has died.
+    const absl::Status death = options_.check_alive(without_);
+    if (death.ok()) {
+      death_deadline_ = absl::InfiniteFuture();
+    } else if (death_deadline_ == absl::InfiniteFuture()) {
+      death_deadline_ = absl::Now() + kFailureGrace;
     }
-    return absl::Now() > death_deadline_ ? death_ : absl::OkStatus();
+    return absl::Now() > death_deadline_ ? death : absl::OkStatus();
   }
 
   CoordinatorClient* const client_;
@@ -91,7 +105,8 @@ class Follower {
   RunHistory* const history_;
   uint64_t plan_epoch_ = 0, failed_checkpoints_ = 0;
   absl::Time stop_deadline_ = absl::InfiniteFuture();
-  absl::Status death_;
+  int replans_ = 0;
+  std::set<std::string> without_;
   absl::Time death_deadline_ = absl::InfiniteFuture();
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,8 +16,8 @@ namespace stagecoach {
 
 struct FollowOptions {
   std::string run;
-  // Not OK: something that the run needs is gone. May be empty.
-  std::function<absl::Status()> check_alive;
+  // Not OK: something that the run needs is gone; it goes on without the workers of these names. May be empty.
+  std::function<absl::Status(const std::set<std::string>& without)> check_alive;
   // Ctrl-C: true = stop the run and wait for its checkpoint; false = leave it running.
   bool interrupt_stops_run = true;
 };

@@ -167,7 +167,8 @@ int RunTrain(const TrainOptions& options) {
     const absl::StatusOr<std::string> run = client.Submit(RequestOf(options, *spec));
     if (!run.ok()) return Complain(run.status(), ExitCodeOf(run.status()));
     ProgressPrinter printer(stderr, isatty(STDERR_FILENO) != 0);
-    const FollowOptions follow{*run, [&] { return (*fleet)->CheckAlive(); }, /*interrupt_stops_run=*/true};
+    const FollowOptions follow{*run, [&](const auto& without) { return (*fleet)->CheckAlive(without); },
+                               /*interrupt_stops_run=*/true};
     followed = FollowRun(&client, follow, &printer, &history);
     printer.Finish(history);
   }

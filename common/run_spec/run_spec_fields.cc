@@ -74,6 +74,8 @@ const FieldRules& RunSpecFields() {
       {"averaging.outer_momentum", 0, 1, false, true, false, "0 <= x < 1 (not with plain)",
        "nesterov 0.9, with every_steps < 30: 0.3; sgd 0"},
       {"averaging.choose_clusters", 0, 0, false, false, false, "true, false", "false"},
+      {"replan.lost_worker", 0, 0, false, false, false, "on, off", "on"},
+      {"replan.most_per_hour", 1, 60, false, false, false, "1..60", "6"},
       {"run_dir", 0, 0, false, false, true, "a folder that every worker reaches by this path", "required"},
   };
   return *rules;

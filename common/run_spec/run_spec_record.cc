@@ -49,6 +49,8 @@ bool MayChange(absl::string_view path) {
                                                                     "data.path",
                                                                     "checkpoint.every_steps",
                                                                     "checkpoint.keep",
+                                                                    "replan.lost_worker",
+                                                                    "replan.most_per_hour",
                                                                     "evaluation.every_steps",
                                                                     "evaluation.microbatches",
                                                                     "schedule.recompute",
@@ -125,6 +127,7 @@ absl::StatusOr<RunSpec> MergeWithRecord(const RunSpec& wanted, const RunRecord& 
   spec.mutable_checkpoint()->set_every_steps(wanted.checkpoint().every_steps());
   spec.mutable_evaluation()->set_every_steps(wanted.evaluation().every_steps());
   if (wanted.checkpoint().keep() > 0) spec.mutable_checkpoint()->set_keep(wanted.checkpoint().keep());
+  spec.mutable_replan()->MergeFrom(wanted.replan());
   if (wanted.schedule().recompute() != RECOMPUTE_UNSPECIFIED) {
     spec.mutable_schedule()->set_recompute(wanted.schedule().recompute());
   }

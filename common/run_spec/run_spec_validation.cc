@@ -278,6 +278,9 @@ void FillDefaults(RunSpec* spec, uint32_t vocabulary) {
   }
   if (!spec->evaluation().has_microbatches()) spec->mutable_evaluation()->set_microbatches(8);
   if (spec->checkpoint().keep() == 0) spec->mutable_checkpoint()->set_keep(3);
+  ReplanSpec* replan = spec->mutable_replan();
+  if (replan->lost_worker() == REPLAN_MODE_UNSPECIFIED) replan->set_lost_worker(REPLAN_MODE_ON);
+  if (replan->most_per_hour() == 0) replan->set_most_per_hour(6);
   // A run of one cluster has no averaging, and its record does not speak of it.
   AveragingSpec* averaging = spec->mutable_averaging();
   if (averaging->choose_clusters() && averaging->clusters() == 0) averaging->set_clusters(kMostClusters);

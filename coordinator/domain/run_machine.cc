@@ -109,7 +109,17 @@ RunEffects RunMachine::OnFreeWorkers(MonoTime now, const std::vector<std::string
 }
 
 RunEffects RunMachine::NextProbe(MonoTime now) {
-  const size_t workers = members_.size(), index = next_probe_++;
+  // Of a further plan most is known.
+  const size_t workers = members_.size();
+  while (next_probe_ < workers && measured_.count(members_[next_probe_]) > 0) ++next_probe_;
+  const auto is_measured = [&](const std::vector<Link>& round) {
+    return std::all_of(round.begin(), round.end(), [&](const Link& link) { return measured_links_.count(link) > 0; });
+  };
+  while (next_probe_ >= workers && next_probe_ - workers < link_rounds_.size() &&
+         is_measured(link_rounds_[next_probe_ - workers])) {
+    ++next_probe_;
+  }
+  const size_t index = next_probe_++;
   if (index < workers) {
     Enter(now, RunPhase::kMeasuring, absl::StrCat("measures worker ", members_[index]), options_.probe_timeout);
     return {ProbeWorkerEffect{members_[index]}};
@@ -136,6 +146,7 @@ RunEffects RunMachine::OnWorkerProbed(MonoTime now, absl::string_view worker, ab
     return {};
   }
   if (!error.empty()) return Fail(absl::StrCat("worker ", worker, " could not measure the model: ", error));
+  measured_.insert(std::string(worker));
   return NextProbe(now);
 }
 
@@ -145,6 +156,7 @@ RunEffects RunMachine::OnLinkProbed(MonoTime now, absl::string_view from, absl::
   if (!error.empty() && !options_.choose_clusters) {
     return Fail(absl::StrCat("worker ", from, " cannot reach worker ", to, ": ", error));
   }
+  if (error.empty()) measured_links_.insert({std::string(from), std::string(to)});
   return links_under_way_.empty() ? NextProbe(now) : RunEffects{};
 }
 
@@ -265,9 +277,48 @@ RunEffects RunMachine::OnTooManySkips(MonoTime now, absl::string_view reason) {
 
 RunEffects RunMachine::OnFatal(MonoTime, absl::string_view error) { return ended() ? RunEffects{} : Fail(error); }
 
-RunEffects RunMachine::OnWorkerLost(MonoTime, absl::string_view worker, absl::string_view reason) {
+bool RunMachine::MayReplan() const {
+  if (!options_.replan.on_lost_worker || (!committed_ && !options_.resumed)) return false;
+  if (phase_ == RunPhase::kRunning) return true;
+  return !replan_reason_.empty() && phase_ >= RunPhase::kMeasuring && phase_ < RunPhase::kRunning;
+}
+
+RunEffects RunMachine::Replan(MonoTime now, Placement placement, absl::string_view lost) {
+  replans_.Spend(now);
+  members_ = std::move(placement.members);
+  cluster_sizes_ = std::move(placement.cluster_sizes);
+  options_.choose_clusters = false;  // the record has what was chosen
+  link_rounds_.clear();
+  links_under_way_.clear();
+  stop_points_.clear();
+  ready_.clear();
+  finished_.clear();
+  failed_checkpoint_.reset();
+  blame_.reset();
+  measured_.erase(std::string(lost));
+  std::erase_if(measured_links_, [&](const Link& link) { return link.first == lost || link.second == lost; });
+  next_probe_ = 0;
+  ListLinks();
+  RunEffects effects = {ReplanEffect{std::string(lost), replan_reason_}};
+  for (RunEffect& effect : NextProbe(now)) effects.push_back(std::move(effect));
+  return effects;
+}
+
+RunEffects RunMachine::OnWorkerLost(MonoTime now, absl::string_view worker, absl::string_view reason,
+                                    const std::vector<std::string>& standbys) {
   if (ended() || !IsMember(worker)) return {};
   std::string text = absl::StrCat(StageName(worker), " was lost: ", reason);
+  if (MayReplan()) {
+    auto placement = PlacementWithout({members_, cluster_sizes_}, worker, standbys);
+    if (placement && replans_.Allows(now)) {
+      replan_reason_ = std::move(text);
+      return Replan(now, *std::move(placement), worker);
+    }
+    absl::StrAppend(&text, placement ? absl::StrCat("; no new plan: there were ", options_.replan.most_per_hour,
+                                                    " within the hour (replan.most_per_hour)")
+                                     : "; no new plan: fewer workers are left than clusters");
+    replan_reason_.clear();  // this error has one already
+  }
   if (phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping) {
     absl::StrAppend(&text, committed_ ? absl::StrCat("; the checkpoint of step ", *committed_,
                                                      " stays, start the worker again and go on with --resume")
@@ -301,8 +352,9 @@ RunEffects RunMachine::OnTick(MonoTime now) {
 }
 
 RunEffects RunMachine::Fail(absl::string_view error) {
+  const bool of_replan = !replan_reason_.empty() && phase_ < RunPhase::kRunning;
   phase_ = RunPhase::kFailed;
-  detail_ = std::string(error);
+  detail_ = of_replan ? absl::StrCat(replan_reason_, "; no new plan: ", error) : std::string(error);
   deadline_ = MonoTime::max();
   return {ReleaseEffect{detail_}, EndedEffect{}};
 }

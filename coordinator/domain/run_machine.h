@@ -4,13 +4,16 @@
 //   RUNNING --stop asked, or too many skips--> STOPPING
 //   RUNNING, STOPPING --all stages finished and the last checkpoint committed--> FINISHED (all steps) or STOPPED
 //   any --stop asked before RUNNING--> STOPPED
-//   any --a worker of the run is lost, a stage or a step of this list fails or takes too long--> FAILED
+//   RUNNING, and MEASURING to LOADING of a further plan --a worker is lost--> MEASURING of the next plan, over those
+//   that
+//       are left and from the newest checkpoint (coordinator/domain/replanning.h)
+//   any --else a worker of the run is lost, a stage or a step of this list fails or takes too long--> FAILED
 //
 // Where the plan chooses the clusters, all pairs of workers are measured first, in rounds of pairs that have no worker
 // in common; a pair that cannot be measured is left to the plan, which does not use it.
 //
 // Several clusters in one run share this life: it begins when the stages of all are ready, ends when all have finished
-// after the same step, and a worker lost anywhere ends it.
+// after the same step, and has one plan.
 //
 // A stage that fails because of a neighbour is given kBlameGrace: if that neighbour turns out to be lost, the error
 // names it and not the messenger.
@@ -29,10 +32,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "coordinator/domain/replanning.h"
 
 namespace stagecoach {
 
-using MonoTime = std::chrono::nanoseconds;
 using Duration = std::chrono::nanoseconds;
 
 enum class RunPhase { kWaiting, kMeasuring, kPlanning, kLoading, kRunning, kStopping, kFinished, kStopped, kFailed };
@@ -56,8 +59,13 @@ struct ReleaseEffect {
   std::string reason;
 };  // all members that are still there
 struct EndedEffect {};
-using RunEffect = std::variant<ProbeWorkerEffect, ProbeLinkEffect, MakePlanEffect, AssignStagesEffect,
-                               StartStagesEffect, RequestStopEffect, EndAfterEffect, ReleaseEffect, EndedEffect>;
+// Before what measures for the new plan. The members are those of the new plan already.
+struct ReplanEffect {
+  std::string lost, reason;
+};
+using RunEffect =
+    std::variant<ProbeWorkerEffect, ProbeLinkEffect, MakePlanEffect, AssignStagesEffect, StartStagesEffect,
+                 RequestStopEffect, EndAfterEffect, ReleaseEffect, EndedEffect, ReplanEffect>;
 using RunEffects = std::vector<RunEffect>;
 
 class RunMachine {
@@ -69,6 +77,8 @@ class RunMachine {
     bool choose_clusters = false;       // OnPlanned says which worker is in which cluster
     std::vector<size_t> cluster_sizes;  // of an earlier run: the split is not even then
     uint64_t total_steps = 1;
+    bool resumed = false;  // there is a checkpoint before this life has made one
+    ReplanLimits replan;
     Duration probe_timeout = std::chrono::seconds(180);   // a large block on a slow CPU: 7 passes
     Duration link_timeout = std::chrono::seconds(60);     // of a link or a round: 30 s of traffic and the dialling
     Duration plan_timeout = std::chrono::seconds(300);    // opens the data, verifies a checkpoint
@@ -80,7 +90,7 @@ class RunMachine {
   // Where every pair is measured there are two rounds for each worker of up to a few seconds.
   static constexpr size_t kMostMeasuredTogether = 64;
 
-  explicit RunMachine(const Options& options) : options_(options) {}
+  explicit RunMachine(const Options& options) : options_(options), replans_(options.replan.most_per_hour) {}
 
   // free: names of live workers without a run, ascending. Only matters while WAITING.
   RunEffects OnFreeWorkers(MonoTime now, const std::vector<std::string>& free);
@@ -100,7 +110,9 @@ class RunMachine {
   RunEffects OnStopRequested(MonoTime now, absl::string_view reason);
   RunEffects OnTooManySkips(MonoTime now, absl::string_view reason);
   RunEffects OnFatal(MonoTime now, absl::string_view error);  // the journal, the record, a protocol error
-  RunEffects OnWorkerLost(MonoTime now, absl::string_view worker, absl::string_view reason);
+  // `standbys`: names of live workers without a run, ascending; for another plan.
+  RunEffects OnWorkerLost(MonoTime now, absl::string_view worker, absl::string_view reason,
+                          const std::vector<std::string>& standbys = {});
   RunEffects OnTick(MonoTime now);
 
   RunPhase phase() const { return phase_; }
@@ -129,6 +141,8 @@ class RunMachine {
   void SplitMembers();
   void ListLinks();
   RunEffects NextProbe(MonoTime now);
+  bool MayReplan() const;
+  RunEffects Replan(MonoTime now, Placement placement, absl::string_view lost);
   RunEffects Fail(absl::string_view error);
   RunEffects EndWhenComplete(MonoTime now);
   std::string StageName(absl::string_view worker) const;
@@ -149,6 +163,10 @@ class RunMachine {
   std::optional<std::pair<uint64_t, std::string>> failed_checkpoint_;  // the newest
   std::string skip_reason_;
   std::optional<Blame> blame_;
+  std::set<std::string> measured_;  // workers and links whose measurements are valid
+  std::set<Link> measured_links_;
+  ReplanBudget replans_;
+  std::string replan_reason_;  // of the newest further plan
   MonoTime deadline_{MonoTime::max()};
 };
 

@@ -1,6 +1,7 @@
 #include "coordinator/service/plan_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +14,7 @@
 #include "coordinator/domain/stage_partition.h"
 #include "coordinator/planning_files/run_model.h"
 #include "coordinator/service/cluster_choice.h"
+#include "google/protobuf/util/message_differencer.h"
 
 #ifndef STAGECOACH_VERSION
 #error "the build defines STAGECOACH_VERSION"
@@ -226,8 +228,10 @@ absl::StatusOr<Partition> ChooseCuts(const RunInputs& inputs, const PartitionPro
   const std::vector<uint32_t> cuts = EarlierCuts(*inputs.earlier, cluster);
   const bool same_count = cuts.size() + 1 == problem.workers.size();
   // Delays are fixed for each stage, and a quantised wire rounds where the cuts are: there the cuts are arithmetic.
-  const bool movable = inputs.checkpoint && inputs.spec.wire().format() == WIRE_FORMAT_FP32 &&
-                       inputs.earlier->stage_delays().empty() && inputs.earlier->clusters().empty();
+  // A run that is planned anew says in its record which cuts each step had.
+  const bool resumable = inputs.spec.wire().format() == WIRE_FORMAT_FP32 && inputs.earlier->clusters().empty();
+  const bool recorded = !inputs.replan_reason.empty() && inputs.spec.optimizer().clip() != CLIP_STAGE;
+  const bool movable = inputs.checkpoint && inputs.earlier->stage_delays().empty() && (resumable || recorded);
   if (!same_count && !movable) {
     return absl::FailedPreconditionError(
         absl::StrCat("the earlier run has ", cuts.size() + 1, " stages, there are ", problem.workers.size(), " workers",
@@ -328,6 +332,20 @@ void FillCuts(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts, 
   }
 }
 
+// Which cuts the steps up to the checkpoint had, if `record` has others now.
+void KeepEarlierPlan(const RunInputs& inputs, RunRecord* record) {
+  EarlierPlan before, now;
+  for (auto [from, to] : {std::make_pair(&*inputs.earlier, &before), std::make_pair(&std::as_const(*record), &now)}) {
+    *to->mutable_cuts() = from->cuts();
+    *to->mutable_codecs() = from->codecs();
+    *to->mutable_clusters() = from->clusters();
+  }
+  if (google::protobuf::util::MessageDifferencer::Equals(before, now)) return;
+  before.set_end_step(inputs.checkpoint->step());
+  before.set_reason(inputs.replan_reason);
+  *record->add_earlier_plans() = std::move(before);
+}
+
 void FillRecord(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts, RunRecord* record) {
   const Measurements& measured = drafts[0].measured;
   const ScheduleChoice& schedule = drafts[0].schedule;
@@ -353,6 +371,7 @@ void FillRecord(const RunInputs& inputs, const std::vector<ClusterDraft>& drafts
     record->set_cpu_capability(measured.workers[0].cpu_capability);
   }
   FillCuts(inputs, drafts, record);
+  if (!inputs.replan_reason.empty()) KeepEarlierPlan(inputs, record);
   record->mutable_shards()->Assign(inputs.shards.begin(), inputs.shards.end());
   record->set_data_tokens(inputs.data_tokens);
   record->set_training_windows(inputs.training_windows);

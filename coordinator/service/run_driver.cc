@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_store.h"
+#include "common/log.h"
 #include "coordinator/domain/stage_partition.h"
 #include "coordinator/planning_files/run_model.h"
 #include "coordinator/service/run_state_text.h"
@@ -58,6 +59,8 @@ void RunDriver::OnInputs(absl::StatusOr<RunInputs> inputs) {
   }
   limits_.max_stages = MaxStages(AllowedCuts(inputs_->spec.model()));
   limits_.total_steps = inputs_->spec.schedule().steps();
+  limits_.resumed = inputs_->checkpoint.has_value();
+  limits_.replan = {inputs_->spec.replan().lost_worker() == REPLAN_MODE_ON, inputs_->spec.replan().most_per_hour()};
   machine_ = RunMachine(limits_);
   OnWorkersChanged();
 }
@@ -103,13 +106,14 @@ void RunDriver::Perform(const RunEffects& effects) {
     if (const auto* probe = std::get_if<ProbeWorkerEffect>(&effect)) ProbeWorker(probe->worker);
     if (const auto* link = std::get_if<ProbeLinkEffect>(&effect)) ProbeLink(link->from, link->to);
     if (const auto* plan = std::get_if<MakePlanEffect>(&effect)) MakePlan(plan->workers);
+    if (const auto* replan = std::get_if<ReplanEffect>(&effect)) BeginReplan(*replan);
     if (std::holds_alternative<AssignStagesEffect>(effect)) AssignStages();
     if (std::holds_alternative<StartStagesEffect>(effect)) StartStages();
     if (std::holds_alternative<RequestStopEffect>(effect)) SendStop(num_clusters() > 1, 0);
     if (const auto* end = std::get_if<EndAfterEffect>(&effect)) SendStop(false, end->step);
     if (const auto* release = std::get_if<ReleaseEffect>(&effect)) Release(release->reason);
     if (std::holds_alternative<EndedEffect>(effect)) {
-      if (ledger_) ended_elapsed_ = ledger_->ElapsedSeconds(around_.loop->Now());
+      if (ledger_) ended_elapsed_ = earlier_elapsed_ + ledger_->ElapsedSeconds(around_.loop->Now());
       if (writer_) writer_->Detach();
       for (const auto& writer : cluster_writers_) writer->Detach();
       SaveState();
@@ -138,10 +142,24 @@ void RunDriver::ProbeLink(const std::string& from, const std::string& to) {
 }
 
 // The epoch is journaled before any message carries it, so that no later life of the coordinator uses it again.
-void RunDriver::MakePlan(const std::vector<std::string>&) {
-  around_.store->Post([self = shared_from_this(), inputs = *inputs_, measured = measured_] {
+void RunDriver::MakePlan(const std::vector<std::string>& workers) {
+  measured_.workers.clear();
+  for (const std::string& worker : workers) {
+    const WorkerDescription* description = around_.membership->Find(worker);
+    if (description == nullptr) return OnWorkerLost(worker, "it is gone");
+    measured_.workers.push_back(*description);
+  }
+  measured_.cluster_sizes = machine_.cluster_sizes();
+  RunInputs known = *inputs_;
+  if (built_) known.spec = built_->record.spec();
+  const std::string why = replans_.empty() ? "" : replans_.back().reason();
+  around_.store->Post([self = shared_from_this(), inputs = std::move(known), measured = measured_, why,
+                       plans_before = replans_.size()]() mutable {
     absl::StatusOr<BuiltPlan> built;
-    const auto epoch = self->around_.journal->NextEpoch();
+    absl::StatusOr<uint64_t> epoch = self->around_.journal->NextEpoch();
+    // Behind every write of the plan before: the newest checkpoint is complete or will never be.
+    const absl::Status found = why.empty() ? absl::OkStatus() : TakeUpNewestCheckpoint(why, &inputs);
+    if (!found.ok()) epoch = found;
     built = epoch.ok() ? BuildPlan(inputs, measured, *epoch) : absl::StatusOr<BuiltPlan>(epoch.status());
     if (built.ok()) {
       const absl::Status written = WriteRunRecord(built->record.spec().run_dir(), built->record);
@@ -151,7 +169,11 @@ void RunDriver::MakePlan(const std::vector<std::string>&) {
       const absl::Status rewound = self->around_.journal->Rewind(self->name_, built->first_step);
       if (!rewound.ok()) built = rewound;
     }
-    self->around_.loop->Post([self, built = std::move(built)]() mutable { self->OnPlan(std::move(built)); });
+    self->around_.loop->Post([self, built = std::move(built), inputs = std::move(inputs), plans_before]() mutable {
+      if (plans_before != self->replans_.size()) return;  // a further loss has asked for another one meanwhile
+      *self->inputs_ = std::move(inputs);
+      self->OnPlan(std::move(built));
+    });
   });
 }
 
@@ -159,10 +181,15 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
   const MonoTime now = around_.loop->Now();
   if (machine_.phase() != RunPhase::kPlanning) return;
   if (!built.ok()) {
-    refused_ = IsRefusal(built.status());
+    refused_ = replans_.empty() && IsRefusal(built.status());
     return Perform(machine_.OnPlanFailed(now, built.status().message()));
   }
   built_ = std::make_unique<BuiltPlan>(*std::move(built));
+  if (replans_.empty()) {
+    life_first_step_ = built_->first_step;
+  } else {
+    NoteStartOfReplan();
+  }
   std::vector<std::vector<std::string>> chosen;
   if (limits_.choose_clusters) chosen = OrderAsPlanned();
   if (inputs_->checkpoint) {
@@ -174,6 +201,16 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
   if (RunRounds::Has(built_->record)) rounds_ = MakeRounds();
   assembly_ = std::make_unique<CheckpointAssembly>(built_->record.spec().model().layers() + 2,
                                                    static_cast<uint32_t>(num_clusters()));
+  OpenWriters();
+  SaveState();
+  Perform(machine_.OnPlanned(now, built_->record.spec().schedule().steps(), chosen));
+  if (limits_.choose_clusters) around_.on_workers_free();
+}
+
+void RunDriver::OpenWriters() {
+  if (writer_) writer_->Detach();  // of the plan before
+  for (const auto& writer : cluster_writers_) writer->Detach();
+  cluster_writers_.clear();
   const auto writer_of = [this](const std::string& row) {
     // Weak: the writer is ours.
     return std::make_shared<JournalWriter>(
@@ -187,9 +224,6 @@ void RunDriver::OnPlan(absl::StatusOr<BuiltPlan> built) {
     cluster_writers_.push_back(
         writer_of(absl::StrCat(name_, "/", built_->record.clusters(static_cast<int>(c)).name())));
   }
-  SaveState();
-  Perform(machine_.OnPlanned(now, built_->record.spec().schedule().steps(), chosen));
-  if (limits_.choose_clusters) around_.on_workers_free();
 }
 
 std::vector<std::vector<std::string>> RunDriver::OrderAsPlanned() {
@@ -266,10 +300,10 @@ void RunDriver::AssignStages() {
 void RunDriver::StartStages() {
   const RunSpec& spec = built_->record.spec();
   // The hashes of the basis and the anchors are known now: the record is complete.
-  around_.store->Post([self = shared_from_this(), dir = spec.run_dir(), record = built_->record] {
+  around_.store->Post([self = shared_from_this(), dir = spec.run_dir(), record = built_->record, epoch = epoch()] {
     const absl::Status status = WriteRunRecord(dir, record);
-    self->around_.loop->Post([self, status] {
-      if (self->ended()) return;
+    self->around_.loop->Post([self, status, epoch] {
+      if (self->ended() || self->epoch() != epoch || self->machine_.phase() < RunPhase::kRunning) return;
       if (!status.ok()) return self->Perform(self->machine_.OnFatal(self->around_.loop->Now(), status.message()));
       self->ledger_->Start(self->around_.loop->Now());
       CoordinatorMessage message;
@@ -308,7 +342,44 @@ void RunDriver::SaveState() {
 
 void RunDriver::OnWorkerLost(const std::string& worker, absl::string_view reason) {
   if (machine_.IsMember(worker)) worker_states_[worker] = "lost";
-  Perform(machine_.OnWorkerLost(around_.loop->Now(), worker, reason));
+  Perform(machine_.OnWorkerLost(around_.loop->Now(), worker, reason, around_.free_workers()));
+}
+
+// What belongs to the plan that ends goes; the ledger stays until the next one, for those who watch.
+void RunDriver::BeginReplan(const ReplanEffect& replan) {
+  const bool ran = replans_.empty() || replans_.back().replaced_epoch() != epoch();  // else the next plan was not made
+  ReplanRow& row = replans_.emplace_back();
+  row.set_replaced_epoch(epoch());
+  row.set_from_step(checkpoint_step_);
+  row.set_reason(replan.reason);
+  row.set_lost_worker(replan.lost);
+  if (ran) {
+    row.set_recomputed_steps(ledger_->steps_done() - std::min(ledger_->steps_done(), checkpoint_step_));
+    earlier_elapsed_ += ledger_->ElapsedSeconds(around_.loop->Now());
+  }
+  Log(LogLevel::kWarning, "coordinator", "planned-anew",
+      {{"run", name_}, {"from_step", absl::StrCat(checkpoint_step_)}, {"reason", replan.reason}});
+  Release(absl::StrCat("planned anew: ", replan.reason));
+  limits_.choose_clusters = false;
+  measured_.workers.clear();
+  rounds_.reset();
+  end_step_.reset();
+  counters_.clear();
+  speeds_.clear();
+  watermarks_.clear();
+  parameters_.clear();
+  worker_states_.clear();
+}
+
+// Evaluations behind the checkpoint come again. It may be another one than expected: the newest does not verify, or one
+// was being committed.
+void RunDriver::NoteStartOfReplan() {
+  ReplanRow& row = replans_.back();
+  const uint64_t first_step = built_->first_step;
+  const uint64_t done = row.from_step() + row.recomputed_steps();
+  row.set_recomputed_steps(done - std::min(done, first_step));
+  row.set_from_step(first_step);
+  std::erase_if(evaluations_, [&](const EvaluationRow& evaluation) { return evaluation.after_step() > first_step; });
 }
 
 void RunDriver::OnTick() {

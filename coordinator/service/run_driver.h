@@ -43,6 +43,7 @@ struct RunSurroundings {
 struct WatchCursor {
   size_t steps = 0, evaluations = 0;
   uint64_t revision = 0;
+  uint64_t epoch = 0;  // of the plan whose steps are counted; a further plan's are sent from its first step on
 };
 
 class RunDriver : public std::enable_shared_from_this<RunDriver> {
@@ -84,8 +85,12 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   void Perform(const RunEffects& effects);
   void ProbeWorker(const std::string& worker);
   void ProbeLink(const std::string& from, const std::string& to);
+  void BeginReplan(const ReplanEffect& replan);
+  void NoteStartOfReplan();
   void MakePlan(const std::vector<std::string>& workers);
   void OnPlan(absl::StatusOr<BuiltPlan> built);
+  void OpenWriters();
+  uint64_t epoch() const { return built_ ? built_->plans[0].epoch() : 0; }
   void AssignStages();
   void StartStages();
   void Release(const std::string& reason);
@@ -120,6 +125,10 @@ class RunDriver : public std::enable_shared_from_this<RunDriver> {
   std::unique_ptr<RunInputs> inputs_;
   Measurements measured_;
   std::unique_ptr<BuiltPlan> built_;
+
+  std::vector<ReplanRow> replans_;
+  uint64_t life_first_step_ = 0;  // of the first plan
+  double earlier_elapsed_ = 0;    // of the plans before
 
   std::unique_ptr<RunLedger> ledger_;
   std::unique_ptr<RunRounds> rounds_;  // if the clusters average

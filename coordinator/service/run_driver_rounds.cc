@@ -22,12 +22,12 @@ void RunDriver::SendToMembers(const CoordinatorMessage& message) {
 
 // A round is committed to nobody before it is durable.
 void RunDriver::JournalRoundOf(uint64_t round, uint64_t step, const std::string& hash) {
-  around_.store->Post([self = shared_from_this(), row = JournalRound{round, step, hash}] {
+  around_.store->Post([self = shared_from_this(), row = JournalRound{round, step, hash}, epoch = epoch()] {
     JournalBatch batch;
     batch.rounds.push_back(row);
     const absl::Status status = self->around_.journal->Append(self->name_, batch);
-    self->around_.loop->Post([self, status, round = row.round] {
-      if (self->ended()) return;
+    self->around_.loop->Post([self, status, round = row.round, epoch] {
+      if (self->ended() || !self->rounds_ || self->epoch() != epoch) return;
       const MonoTime now = self->around_.loop->Now();
       if (!status.ok()) return self->Perform(self->machine_.OnFatal(now, status.message()));
       ++self->revision_;

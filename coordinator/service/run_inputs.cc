@@ -53,6 +53,7 @@ absl::Status AdoptRecord(const RunSpec& wanted, RunInputs* inputs) {
   spec.set_run_dir(inputs->spec.run_dir());
   spec.mutable_data()->set_path(inputs->spec.data().path());
   *spec.mutable_checkpoint() = inputs->spec.checkpoint();
+  *spec.mutable_replan() = inputs->spec.replan();
   spec.mutable_checkpoint()->set_every_steps(inputs->spec.checkpoint().every_steps() * inputs->updates_per_step);
   spec.mutable_evaluation()->set_every_steps(inputs->spec.evaluation().every_steps() * inputs->updates_per_step);
   spec.mutable_schedule()->set_recompute(inputs->spec.schedule().recompute());
@@ -101,6 +102,11 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
     if (!record.ok()) {
       return absl::Status(record.status().code(), absl::StrCat("--like: ", record.status().message()));
     }
+    if (record->earlier_plans_size() > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--like: ", request.like_run_dir(), " was planned anew at step ",
+                                                     record->earlier_plans(0).end_step(),
+                                                     ", its cuts are not those of one plan; take another run"));
+    }
     inputs.earlier = *std::move(record);
   }
   if (inputs.earlier) RETURN_IF_ERROR(AdoptRecord(wanted, &inputs));
@@ -117,6 +123,18 @@ absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request) {
     inputs.bigram_loss = inputs.earlier->bigram_loss();
   }
   return inputs;
+}
+
+absl::Status TakeUpNewestCheckpoint(absl::string_view reason, RunInputs* inputs) {
+  std::vector<std::string> rejected;
+  ASSIGN_OR_RETURN(CheckpointManifest manifest, NewestVerified(inputs->spec.run_dir(), &rejected));
+  inputs->notes = {absl::StrCat("planned anew from step ", manifest.step(), ": ", reason)};
+  for (const std::string& line : rejected) inputs->notes.push_back(absl::StrCat("not used: ", line));
+  inputs->earlier = manifest.record();
+  inputs->updates_per_step = std::max<uint64_t>(1, manifest.record().updates_per_step());
+  inputs->checkpoint = std::move(manifest);
+  inputs->replan_reason = std::string(reason);
+  return absl::OkStatus();
 }
 
 }  // namespace stagecoach

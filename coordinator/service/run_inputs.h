@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "protos/checkpoint.pb.h"
 #include "protos/coordinator.pb.h"
 
@@ -28,8 +30,13 @@ struct RunInputs {
   uint64_t stop_after = 0;                       // in steps of M microbatches
   uint64_t updates_per_step = 1;                 // of `earlier`, if it is a pipedream run
   std::vector<std::string> notes;                // for the plan's explanation
+  std::string replan_reason;                     // not empty: of a run that goes on with another plan
 };
 
 absl::StatusOr<RunInputs> ReadRunInputs(const SubmitRequest& request);
+
+// Turns the inputs of a running run, whose spec is that of its record, into those of its next plan: from the newest
+// checkpoint that verifies. NOT_FOUND: none does.
+absl::Status TakeUpNewestCheckpoint(absl::string_view reason, RunInputs* inputs);
 
 }  // namespace stagecoach

@@ -65,7 +65,7 @@ void RunDriver::OnWorkerMessage(const std::string& worker, const WorkerMessage& 
     return Perform(machine_.OnLinkProbed(now, worker, link.peer(), link.error()));
   }
   // Of an earlier plan: late messages are normal.
-  if (!built_ || EpochOf(message) != built_->plans[0].epoch()) return;
+  if (machine_.phase() < RunPhase::kLoading || !built_ || EpochOf(message) != epoch()) return;
   switch (message.message_case()) {
     case WorkerMessage::kStageReady:
       return OnStageReady(worker, message.stage_ready());
@@ -292,12 +292,14 @@ WorkerRow RunDriver::RowOf(size_t member) const {
   row.set_name(worker);
   row.set_cluster(static_cast<uint32_t>(place.cluster));
   row.set_stage(static_cast<uint32_t>(place.stage));
-  row.set_assigned(built_ != nullptr);
-  if (member < measured_.workers.size()) {
-    row.set_address(measured_.workers[member].address);
-    row.set_device(measured_.workers[member].device);
+  row.set_assigned(built_ != nullptr && machine_.phase() >= RunPhase::kLoading);
+  const auto measured = std::find_if(measured_.workers.begin(), measured_.workers.end(),
+                                     [&](const WorkerDescription& each) { return each.name == worker; });
+  if (measured != measured_.workers.end()) {
+    row.set_address(measured->address);
+    row.set_device(measured->device);
   }
-  if (built_) {
+  if (row.assigned()) {
     const StageAssignment& stage = built_->plans[place.cluster].stages(static_cast<int>(place.stage));
     row.set_first_unit(stage.first_unit());
     row.set_end_unit(stage.end_unit());
@@ -357,12 +359,16 @@ RunStatus RunDriver::Status(WatchCursor* cursor) const {
     status.set_round_wait_seconds(rounds_->mean_wait_seconds());
   }
   for (size_t member = 0; member < machine_.members().size(); ++member) *status.add_workers() = RowOf(member);
+  status.mutable_replans()->Assign(replans_.begin(), replans_.end());
   cursor->revision = revision_;
   if (!ledger_) return status;
-  status.set_first_step(ledger_->first_step());
+  if (cursor->epoch != 0 && cursor->epoch != epoch()) cursor->steps = cursor->evaluations = 0;
+  cursor->epoch = epoch();
+  status.set_first_step(life_first_step_);
   status.set_skipped_steps(ledger_->num_skipped());
   status.set_tokens_per_second(ledger_->StepsPerSecond() * TokensPerStep(built_->record));
-  status.set_elapsed_seconds(ended() ? ended_elapsed_ : ledger_->ElapsedSeconds(around_.loop->Now()));
+  status.set_elapsed_seconds(ended() ? ended_elapsed_
+                                     : earlier_elapsed_ + ledger_->ElapsedSeconds(around_.loop->Now()));
   const auto& completed = ledger_->completed();
   const size_t end = std::min(completed.size(), cursor->steps + kMaxRowsPerStatus);
   status.set_steps_done(ledger_->first_step() + end);

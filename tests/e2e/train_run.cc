@@ -18,7 +18,7 @@ std::string SpecText(const TinySpec& spec) {
       "\n  sequence_tokens: ", spec.tokens, "\n  recompute: ", spec.recompute, "\n  j: ", spec.j,
       "\nwire:\n  format: ", spec.wire, "\nevaluation:\n  every_steps: ", spec.evaluation_every,
       "\n  microbatches: ", spec.evaluation_microbatches, "\ncheckpoint:\n  every_steps: ", spec.checkpoint_every,
-      "\n  keep: 3\n",
+      "\n  keep: 3\nreplan:\n  lost_worker: ", spec.replan, "\n",
       spec.clusters > 1 ? absl::StrCat("averaging:\n  clusters: ", spec.clusters, "\n  every_steps: ", spec.every_steps,
                                        "\n  delay_steps: ", spec.delay_steps, "\n  wire: ", spec.averaging_wire,
                                        "\n  outer: ", spec.outer, "\n")

@@ -32,6 +32,7 @@ struct TinySpec {
   std::string recompute = "auto";
   int clusters = 1, every_steps = 10, delay_steps = 2;
   std::string averaging_wire = "fp32", outer = "plain";
+  std::string replan = "on";
 };
 
 // A prepared folder of real text (this project's documents), made once for all tests of the program.

@@ -38,6 +38,7 @@ class FakeWorker {
     bool finish_alone = true;  // runs all steps as soon as it is started; else until StopRun
     bool fail_probe = false;
     bool trains_on_other_data = false;
+    uint64_t waits_at = 0;      // in the first plan it goes on to nothing behind the checkpoint of that step
     uint64_t disk_full_at = 0;  // its part of the checkpoint of that step cannot be written
     ProbeMeter* meter = nullptr;
   };
@@ -144,6 +145,10 @@ class FakeWorker {
         reply.mutable_stage_ready()->set_basis_sha256("basis");
         return Write(reply);
       case CoordinatorMessage::kStartStage:
+        if (behaviour_.waits_at > assign_.first_step()) {
+          RunSteps(behaviour_.waits_at, /*finish=*/false);
+          return;
+        }
         if (behaviour_.finish_alone) RunSteps(assign_.stop_after_step());
         return;
       case CoordinatorMessage::kStopRun:
@@ -168,7 +173,7 @@ class FakeWorker {
   }
 
  public:
-  void RunSteps(uint64_t end) {
+  void RunSteps(uint64_t end, bool finish = true) {
     const bool first = assign_.stage() == 0;
     const bool last = static_cast<int>(assign_.stage()) + 1 == assign_.plan().stages_size();
     for (uint64_t step = assign_.first_step(); step < end; ++step) {
@@ -208,6 +213,7 @@ class FakeWorker {
       part->set_bytes(bytes.size());
       Write(message);
     }
+    if (!finish) return;
     WorkerMessage message;
     message.mutable_stage_finished()->set_epoch(epoch_);
     message.mutable_stage_finished()->set_steps(end);

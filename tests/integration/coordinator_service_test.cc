@@ -541,5 +541,31 @@ TEST_F(CoordinatorServiceTest, FleetStatus_ListsWorkersAndRuns) {
   EXPECT_EQ(Submit(Request()).code(), absl::StatusCode::kAlreadyExists);
 }
 
+TEST_F(CoordinatorServiceTest, WorkerLostBehindACheckpoint_AWorkerThatCameLateTakesItsPlace) {
+  ASSERT_EQ(Submit(Request()), absl::OkStatus());
+  FakeWorker::Behaviour waits;
+  waits.waits_at = 4;
+  const auto a = Worker("a", 1, waits);
+  auto b = Worker("b", 2, waits);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (FleetStatus().runs(0).checkpoint_step() != 4 && std::chrono::steady_clock::now() < deadline) {
+  }
+  const auto c = Worker("c", 3);
+  ASSERT_TRUE(WaitForWorkerState("c", "free"));
+  b->Kill();
+  const RunStatus status = WatchToTheEnd();
+  ASSERT_EQ(status.state(), RUN_STATE_FINISHED) << status.detail();
+  EXPECT_EQ(status.steps_done(), 6u);
+  EXPECT_EQ(status.first_step(), 0u);
+  ASSERT_EQ(status.replans_size(), 1);
+  EXPECT_EQ(status.replans(0).lost_worker(), "b");
+  EXPECT_EQ(status.replans(0).from_step(), 4u);
+  EXPECT_EQ(status.replans(0).recomputed_steps(), 0u);
+  ASSERT_EQ(status.plan().stages_size(), 2);
+  EXPECT_EQ(status.plan().stages(0).worker(), "a");
+  EXPECT_EQ(status.plan().stages(1).worker(), "c");
+  EXPECT_EQ(status.record().earlier_plans_size(), 0);  // the cuts are the same
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -195,5 +195,29 @@ TEST(RunReportTest, File_IsReplacedAsAWhole) {
   EXPECT_FALSE(WriteJsonFile(folder.File("nowhere/report.json"), {}).ok());
 }
 
+TEST(RunReportTest, Replan_ForgetsTheStepsThatComeAgainAndIsListed) {
+  RunHistory history;
+  history.Add(ARunStatus());
+  RunStatus next = ARunStatus();
+  next.clear_steps();
+  next.clear_evaluations();
+  next.mutable_plan()->set_epoch(2);
+  next.set_steps_done(4);
+  ReplanRow& row = *next.add_replans();
+  row.set_from_step(4);
+  row.set_recomputed_steps(6);
+  row.set_lost_worker("w2");
+  row.set_reason("worker w2 (stage 2) was lost: its stream ended");
+  history.Add(next);
+  EXPECT_EQ(history.steps().size(), 4u);
+  EXPECT_TRUE(history.evaluations().empty());
+  EXPECT_EQ(history.TokensTrained(), 0u);
+  const nlohmann::ordered_json report = MakeRunReport(history, {"/runs/tiny", "none", {}});
+  EXPECT_EQ(report["recomputed_steps"], 6);
+  ASSERT_EQ(report["replans"].size(), 1u);
+  EXPECT_EQ(report["replans"][0]["lost_worker"], "w2");
+  EXPECT_NE(FormatRunReport(report).find("from step 4, 6 steps done again: worker w2"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stagecoach

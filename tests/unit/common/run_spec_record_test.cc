@@ -107,6 +107,7 @@ TEST(RunSpecRecordTest, WhatMayChange_IsTakenOrNoted) {
   wanted.mutable_evaluation()->set_microbatches(4);
   wanted.mutable_schedule()->set_steps(200);
   wanted.mutable_schedule()->set_recompute(RECOMPUTE_ON);
+  wanted.mutable_replan()->set_lost_worker(REPLAN_MODE_OFF);
   wanted.mutable_averaging()->set_clusters(1);
   std::vector<std::string> notes;
   const auto merged = MergeWithRecord(wanted, record, &notes);
@@ -119,6 +120,7 @@ TEST(RunSpecRecordTest, WhatMayChange_IsTakenOrNoted) {
   expected.mutable_checkpoint()->set_keep(2);
   expected.mutable_evaluation()->set_every_steps(20);
   expected.mutable_schedule()->set_recompute(RECOMPUTE_ON);
+  expected.mutable_replan()->set_lost_worker(REPLAN_MODE_OFF);
   EXPECT_EQ(merged->SerializeAsString(), expected.SerializeAsString());
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_EQ(notes[0].substr(0, 32), "schedule.steps 200 is not used: ");

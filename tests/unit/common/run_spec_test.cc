@@ -88,7 +88,7 @@ TEST(RunSpecYamlTest, BrokenSpecs_SayFileLineKeyAndWhatIsAllowed) {
       {"data:", "optimizer:\n  clip: global\nwire: int8\ndata:", "run.yaml:9: wire: expected keys; allowed: format"},
       {"  steps: 200", "  steps: 200\n  kind: pipedream\noptimizer:\n  clip: global\nschedule2:",
        "run.yaml:14: schedule2: unknown key; allowed: name, seed, threads, model, data, optimizer, schedule, wire, "
-       "evaluation, checkpoint, run_dir, averaging"},
+       "evaluation, checkpoint, run_dir, averaging, replan"},
       {"name: tiny", "name: Tiny!",
        "run.yaml:1: name: \"Tiny!\" is not a name; allowed: 1..63 of a-z, 0-9, - (not at the ends)"},
       {"model:", "model: {", "run.yaml:5: not YAML: end of map flow not found"},

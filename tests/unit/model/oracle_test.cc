@@ -244,6 +244,25 @@ TEST(Oracle, StageWiseClip_UsesEachStagesOwnNorm) {
   EXPECT_EQ(Train(config).clips[0], std::vector<double>{1.0});
 }
 
+TEST(Oracle, EarlierCuts_HoldForTheStepsBelowTheirEnd) {
+  const RunConfig before = WithCuts(SmallRun(), {2, 4}, WireFormat::kInt8);
+  const RunConfig after = WithCuts(SmallRun(), {3}, WireFormat::kInt8);
+  RunConfig config = after;
+  config.earlier_cuts = {{4, before.cuts, before.codecs, {}}};
+  const OracleResult both = Train(config), first = Train(before), second = Train(after);
+  EXPECT_EQ(std::vector<double>(both.losses.begin(), both.losses.begin() + 4),
+            std::vector<double>(first.losses.begin(), first.losses.begin() + 4));
+  EXPECT_NE(both.weight_hash, first.weight_hash);
+  EXPECT_NE(both.weight_hash, second.weight_hash);
+  config.earlier_cuts[0].end_step = 6;
+  EXPECT_EQ(Train(config).state, first.state);
+  config.earlier_cuts[0].end_step = 0;
+  EXPECT_EQ(Train(config).state, second.state);
+  // Two plans that end at the same step: the first one holds.
+  config.earlier_cuts = {{6, before.cuts, before.codecs, {}}, {6, {2}, {WireFormat::kInt8}, {}}};
+  EXPECT_EQ(Train(config).state, first.state);
+}
+
 TEST(Oracle, StageDelays_UseEachStagesOwnVersion) {
   RunConfig config = WithCuts(SmallRun(), {2, 3});
   config.microbatches = 1;
