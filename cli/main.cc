@@ -32,10 +32,10 @@ void AddTrain(CLI::App* app, Command* command, TrainOptions* options) {
       app->add_subcommand("train", "Train with a whole fleet on this machine: coordinator, workers, links");
   train->add_option("--config", options->config, "run spec (YAML)")->check(kNotEmpty);
   train->add_option("--data", options->data, "text file or folder, prepared folder, or .bin file")->check(kNotEmpty);
-  train->add_option("--workers", options->workers, "worker processes")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  train->add_option("--links", options->links, "emulated links: none, or RATE/RTT[/JITTER] like 80mbit/50ms")
+  train->add_option("--workers", options->workers, "worker processes (default: 4, or those of the fleet file)")
+      ->check(CLI::Range(1, 256));
+  train
+      ->add_option("--links", options->links, "emulated links: none, RATE/RTT[/JITTER] like 80mbit/50ms, or FLEET.yaml")
       ->capture_default_str();
   train->add_option("--steps", options->steps, "length of the schedule");
   train->add_option("--seed", options->seed, "seed of the run");

@@ -46,16 +46,23 @@ std::chrono::nanoseconds Nanoseconds(double seconds) { return std::chrono::nanos
 
 }  // namespace
 
+absl::StatusOr<double> ParseLinkRate(absl::string_view text) {
+  double bits = 0;
+  if (!ParseWithUnit(absl::AsciiStrToLower(text), {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}, &bits) ||
+      bits < kMinBitsPerSecond || bits > kMaxBitsPerSecond) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a rate of 1kbit..100gbit"));
+  }
+  return bits / 8;
+}
+
 absl::StatusOr<LinkProfile> ParseLinkProfile(absl::string_view text) {
   const std::string lower = absl::AsciiStrToLower(text);
   if (lower == "none") return LinkProfile{};
   const std::vector<std::string> parts = absl::StrSplit(lower, '/');
   if (parts.size() < 2 || parts.size() > 4) return Wrong(text, text, "a link profile");
-  double bits = 0, rtt = 0, jitter = 0, loss = 0;
-  if (!ParseWithUnit(parts[0], {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}, &bits) || bits < kMinBitsPerSecond ||
-      bits > kMaxBitsPerSecond) {
-    return Wrong(text, parts[0], "a rate of 1kbit..100gbit");
-  }
+  double rtt = 0, jitter = 0, loss = 0;
+  const absl::StatusOr<double> rate = ParseLinkRate(parts[0]);
+  if (!rate.ok()) return Wrong(text, parts[0], "a rate of 1kbit..100gbit");
   if (!ParseSeconds(parts[1], &rtt) || rtt > kMaxRttSeconds)
     return Wrong(text, parts[1], "a round-trip time of 0ms..10s");
   if (parts.size() > 2 && (!ParseSeconds(parts[2], &jitter) || jitter > rtt / 2)) {
@@ -64,7 +71,7 @@ absl::StatusOr<LinkProfile> ParseLinkProfile(absl::string_view text) {
   if (parts.size() > 3 && (!ParseWithUnit(parts[3], {{"%", 0.01}}, &loss) || loss > kMaxLoss)) {
     return Wrong(text, parts[3], "a loss of 0%..50%");
   }
-  return LinkProfile{bits / 8, Nanoseconds(rtt / 2), Nanoseconds(jitter), loss};
+  return LinkProfile{*rate, Nanoseconds(rtt / 2), Nanoseconds(jitter), loss};
 }
 
 }  // namespace stagecoach

@@ -22,4 +22,7 @@ struct LinkProfile {
 // most half the RTT. LOSS in per cent.
 absl::StatusOr<LinkProfile> ParseLinkProfile(absl::string_view text);
 
+// The RATE alone, in bytes a second.
+absl::StatusOr<double> ParseLinkRate(absl::string_view text);
+
 }  // namespace stagecoach

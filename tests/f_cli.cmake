@@ -4,7 +4,8 @@ target_link_libraries(process_harness PUBLIC sc_process GTest::gtest absl::time)
 
 stagecoach_test(unit_cli
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/cli/run_view_test.cc ${CMAKE_SOURCE_DIR}/tests/unit/cli/link_clock_test.cc
-                DEPS sc_run_view sc_linkem process_harness LABELS unit)
+                        ${CMAKE_SOURCE_DIR}/tests/unit/cli/local_network_test.cc
+                DEPS sc_run_view sc_linkem sc_cli process_harness LABELS unit)
 
 stagecoach_test(integration_linkem
                 SOURCES ${CMAKE_SOURCE_DIR}/tests/integration/linkem_test.cc

@@ -40,7 +40,8 @@ absl::StatusOr<LinkEmulatorConfig> ReadConfig(const LinkemOptions& options) {
 
 absl::Status Emulate(const LinkemOptions& options) {
   ASSIGN_OR_RETURN(const LinkEmulatorConfig config, ReadConfig(options));
-  ASSIGN_OR_RETURN(const std::unique_ptr<LinkEmulator> emulator, LinkEmulator::Create(config.links, config.seed));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LinkEmulator> emulator,
+                   LinkEmulator::Create(config.links, config.seed, config.ends));
   running = emulator.get();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, OnSignal);
   setpriority(PRIO_PROCESS, 0, kPriority);  // refused without privileges: then as it is

@@ -36,7 +36,7 @@ bool LinkClock::Ready(LinkTime now) const { return now >= ReadyAt(); }
 
 LinkTime LinkClock::ReadyAt() const { return link_free_ - kAhead; }
 
-LinkTime LinkClock::Admit(LinkTime now, size_t bytes) {
+LinkTime LinkClock::Admit(LinkTime now, LinkTime leaves, size_t bytes) {
   link_free_ = std::max(now, link_free_);
   if (shape_.bytes_per_second > 0) {
     link_free_ += LinkTime(static_cast<int64_t>(static_cast<double>(bytes) / shape_.bytes_per_second * 1e9));
@@ -49,7 +49,7 @@ LinkTime LinkClock::Admit(LinkTime now, size_t bytes) {
       ++losses_;
     }
   }
-  LinkTime arrival = link_free_ + shape_.delay;
+  LinkTime arrival = std::max(link_free_, leaves) + shape_.delay;
   if (shape_.jitter.count() > 0) {
     const double offset = (2 * NextUniform() - 1) * static_cast<double>(shape_.jitter.count());
     arrival += std::max(LinkTime(static_cast<int64_t>(offset)), -shape_.delay);

@@ -34,7 +34,9 @@ class LinkClock {
   // When Ready becomes true.
   LinkTime ReadyAt() const;
   // Takes `bytes` in and returns when their last byte has arrived at the other end.
-  LinkTime Admit(LinkTime now, size_t bytes);
+  LinkTime Admit(LinkTime now, size_t bytes) { return Admit(now, now, bytes); }
+  // The same if they leave at `leaves` at the earliest, because of another queue.
+  LinkTime Admit(LinkTime now, LinkTime leaves, size_t bytes);
 
   // Largest piece to take in at once: about 1 ms of the rate, so that pieces of several connections interleave finely.
   size_t quantum() const { return quantum_; }

@@ -64,15 +64,27 @@ absl::StatusOr<std::pair<std::string, uint16_t>> ResolveTarget(const std::string
   return std::pair(host, static_cast<uint16_t>(port));
 }
 
-absl::StatusOr<std::unique_ptr<LinkEmulator>> LinkEmulator::Create(std::vector<EmulatedLink> links, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<LinkEmulator>> LinkEmulator::Create(std::vector<EmulatedLink> links, uint64_t seed,
+                                                                   const std::vector<EmulatedEnd>& ends) {
   std::unique_ptr<LinkEmulator> emulator(new LinkEmulator);
   emulator->epoll_ = epoll_create1(EPOLL_CLOEXEC);
   emulator->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   emulator->stop_event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (emulator->epoll_ < 0 || emulator->timer_ < 0 || emulator->stop_event_ < 0) return SystemError("link emulator");
+  uint64_t stream = 0;
+  for (const EmulatedEnd& end : ends) {
+    EndClocks& clocks = emulator->ends_[end.name];
+    const auto clock = [&](double rate) {
+      return rate > 0 ? std::make_unique<LinkClock>(LinkShape{.bytes_per_second = rate}, seed, stream++) : nullptr;
+    };
+    clocks.up = clock(end.up_bytes_per_second);
+    clocks.down = clock(end.down_bytes_per_second);
+  }
+  for (const EmulatedLink& link : links) emulator->AddDirection(link.from, link.to, link.shape, seed);
+  for (const EmulatedLink& link : links) emulator->AddDirection(link.to, link.from, link.shape, seed);
   for (EmulatedLink& link : links) {
     if (!link.target.starts_with('@')) RETURN_IF_ERROR(ResolveTarget(link.target).status());
-    RETURN_IF_ERROR(emulator->Listen(std::move(link), seed));
+    RETURN_IF_ERROR(emulator->Listen(std::move(link)));
   }
   for (Listener& listener : emulator->listeners_) {
     epoll_event event{EPOLLIN, {.ptr = &listener}};
@@ -93,7 +105,7 @@ LinkEmulator::~LinkEmulator() {
   }
 }
 
-absl::Status LinkEmulator::Listen(EmulatedLink link, uint64_t seed) {
+absl::Status LinkEmulator::Listen(EmulatedLink link) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return SystemError("socket");
   listeners_.push_back({fd, 0, link});
@@ -109,18 +121,19 @@ absl::Status LinkEmulator::Listen(EmulatedLink link, uint64_t seed) {
   socklen_t size = sizeof(address);
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
   listeners_.back().port = ntohs(address.sin_port);
-  DirectionOf(link.from, link.to, link.shape, seed);
-  DirectionOf(link.to, link.from, link.shape, seed);
   return absl::OkStatus();
 }
 
-LinkEmulator::SharedDirection& LinkEmulator::DirectionOf(const std::string& from, const std::string& to,
-                                                         const LinkShape& shape, uint64_t seed) {
+// The first shape of a direction stays.
+void LinkEmulator::AddDirection(const std::string& from, const std::string& to, const LinkShape& shape, uint64_t seed) {
   std::unique_ptr<SharedDirection>& slot = directions_[{from, to}];
-  if (slot == nullptr) {
-    slot.reset(new SharedDirection{from, to, LinkClock(shape, seed, directions_.size()), {}, 0});
-  }
-  return *slot;
+  if (slot != nullptr) return;
+  const auto sender = ends_.find(from), receiver = ends_.find(to);
+  slot.reset(
+      new SharedDirection{from, to, LinkClock(shape, seed, directions_.size()), {nullptr, nullptr, nullptr}, {}, 0});
+  slot->path = LinkPath(sender == ends_.end() ? nullptr : sender->second.up.get(), &slot->clock,
+                        receiver == ends_.end() ? nullptr : receiver->second.down.get());
+  turns_.push_back(slot.get());
 }
 
 void LinkEmulator::Accept(const Listener& listener) {

@@ -45,6 +45,21 @@ absl::StatusOr<EmulatedLink> ReadLink(const std::string& path, const YAML::Node&
   return link;
 }
 
+absl::StatusOr<EmulatedEnd> ReadEnd(const std::string& path, const YAML::Node& node) {
+  RETURN_IF_ERROR(CheckKeys(path, node, {"name", "up", "down"}));
+  if (!node["name"]) return At(path, node.Mark(), "name: required");
+  EmulatedEnd end;
+  end.name = node["name"].as<std::string>();
+  for (const bool up : {true, false}) {
+    const YAML::Node value = node[up ? "up" : "down"];
+    if (!value) continue;
+    const absl::StatusOr<double> rate = ParseLinkRate(value.as<std::string>());
+    if (!rate.ok()) return At(path, value.Mark(), rate.status().message());
+    (up ? end.up_bytes_per_second : end.down_bytes_per_second) = *rate;
+  }
+  return end;
+}
+
 }  // namespace
 
 absl::StatusOr<LinkShape> ParseLinkShape(const std::string& text) {
@@ -79,7 +94,7 @@ absl::StatusOr<EmulatedLink> ParseLinkArgument(const std::string& argument, cons
 absl::StatusOr<LinkEmulatorConfig> ReadLinkEmulatorConfig(const std::string& path, const std::string& profile) {
   try {  // yaml-cpp reports by exceptions
     const YAML::Node root = YAML::LoadFile(path);
-    RETURN_IF_ERROR(CheckKeys(path, root, {"seed", "profile", "links"}));
+    RETURN_IF_ERROR(CheckKeys(path, root, {"seed", "profile", "links", "ends"}));
     LinkEmulatorConfig config;
     if (root["seed"]) config.seed = root["seed"].as<uint64_t>();
     const std::string shared = root["profile"] ? root["profile"].as<std::string>() : profile;
@@ -87,6 +102,10 @@ absl::StatusOr<LinkEmulatorConfig> ReadLinkEmulatorConfig(const std::string& pat
     for (const YAML::Node& node : root["links"]) {
       ASSIGN_OR_RETURN(EmulatedLink link, ReadLink(path, node, shared));
       config.links.push_back(std::move(link));
+    }
+    for (const YAML::Node& node : root["ends"]) {
+      ASSIGN_OR_RETURN(EmulatedEnd end, ReadEnd(path, node));
+      config.ends.push_back(std::move(end));
     }
     return config;
   } catch (const YAML::BadFile&) {

@@ -4,6 +4,7 @@
 //   seed: 1
 //   profile: 80mbit/50ms                          of links without their own
 //   links: [{from: a, to: b, listen: 0, target: "127.0.0.1:5000", profile: 10mbit/150ms}]
+//   ends: [{name: a, up: 20mbit, down: 100mbit}]  rates that all links of an end share; either may be missing
 //
 // Threading: pure. Errors: INVALID_ARGUMENT with the argument or FILE:LINE, and what is allowed; NOT_FOUND.
 #pragma once
@@ -19,6 +20,7 @@ namespace stagecoach {
 
 struct LinkEmulatorConfig {
   std::vector<EmulatedLink> links;
+  std::vector<EmulatedEnd> ends;
   uint64_t seed = 1;
 };
 

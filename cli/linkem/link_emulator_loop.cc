@@ -50,7 +50,7 @@ absl::Status LinkEmulator::Run() {
       }
     }
     const LinkTime now = MonotonicNow();
-    for (auto& [names, direction] : directions_) TakeIn(*direction, now);
+    TakeIn(now);
     for (auto& connection : connections_) {
       const LinkTime due = now + kWakeUpCost;
       if (!connection->forward.WriteDue(due) || !connection->backward.WriteDue(due)) connection->Break();
@@ -65,20 +65,26 @@ void LinkEmulator::Stop() {
   [[maybe_unused]] const ssize_t ignored = write(stop_event_, &one, sizeof(one));
 }
 
-// One piece of each flow in turn, until the link is busy or nobody has anything.
-void LinkEmulator::TakeIn(SharedDirection& direction, LinkTime now) {
+// One piece of each direction in turn, until every link is busy or nobody has anything.
+void LinkEmulator::TakeIn(LinkTime now) {
+  for (size_t idle = 0; idle < turns_.size();) {
+    idle = TakePiece(*turns_[turn_], now) ? 0 : idle + 1;
+    turn_ = (turn_ + 1) % turns_.size();
+  }
+}
+
+// Of the flow whose turn it is. False: nothing to take, or the way is busy.
+bool LinkEmulator::TakePiece(SharedDirection& direction, LinkTime now) {
   static thread_local std::vector<char> scratch(kScratchBytes);
-  size_t idle = 0;
-  while (!direction.flows.empty() && idle < direction.flows.size() && direction.clock.Ready(now)) {
+  if (!direction.path.Ready(now)) return false;
+  for (size_t idle = 0; idle < direction.flows.size(); ++idle) {
     direction.next = (direction.next + 1) % direction.flows.size();
     Flow& flow = *direction.flows[direction.next];
-    if (!flow.WantsToRead(direction.clock)) {
-      ++idle;
-      continue;
-    }
-    idle = 0;
-    if (!flow.ReadPiece(direction.clock, now, scratch)) flow.connection()->Break();
+    if (!flow.WantsToRead(direction.path)) continue;
+    if (!flow.ReadPiece(direction.path, now, scratch)) flow.connection()->Break();
+    return true;
   }
+  return false;
 }
 
 void LinkEmulator::DropClosed() {
@@ -100,8 +106,8 @@ LinkTime LinkEmulator::NextWake(LinkTime now) const {
   LinkTime wake = LinkTime::max();
   for (const auto& [names, direction] : directions_) {
     const bool waiting = std::any_of(direction->flows.begin(), direction->flows.end(),
-                                     [&](const Flow* flow) { return flow->WantsToRead(direction->clock); });
-    if (waiting) wake = std::min(wake, direction->clock.ReadyAt() + kTakeInPause);
+                                     [&](const Flow* flow) { return flow->WantsToRead(direction->path); });
+    if (waiting) wake = std::min(wake, direction->path.ReadyAt() + kTakeInPause);
     for (const Flow* flow : direction->flows) wake = std::min(wake, flow->NextDue() - kWakeUpCost);
   }
   return wake >= LinkTime::max() - kWakeUpCost ? LinkTime::max() : std::max(wake, now);

@@ -9,8 +9,8 @@
 
 namespace stagecoach {
 
-bool Flow::ReadPiece(LinkClock& clock, LinkTime now, std::vector<char>& scratch) {
-  const size_t wanted = std::min({clock.quantum(), scratch.size(), clock.max_in_flight() - in_flight_});
+bool Flow::ReadPiece(LinkPath& path, LinkTime now, std::vector<char>& scratch) {
+  const size_t wanted = std::min({path.quantum(), scratch.size(), path.max_in_flight() - in_flight_});
   const ssize_t count = recv(source_->fd, scratch.data(), wanted, 0);
   if (count < 0) {
     if (errno == EINTR) return true;
@@ -19,11 +19,11 @@ bool Flow::ReadPiece(LinkClock& clock, LinkTime now, std::vector<char>& scratch)
   }
   if (count == 0) {
     read_end_ = true;
-    pieces_.push_back({clock.Admit(now, 0), {}});
+    pieces_.push_back({path.Admit(now, 0), {}});
     return true;
   }
   pieces_.push_back(
-      {clock.Admit(now, static_cast<size_t>(count)), std::string(scratch.data(), static_cast<size_t>(count))});
+      {path.Admit(now, static_cast<size_t>(count)), std::string(scratch.data(), static_cast<size_t>(count))});
   in_flight_ += static_cast<size_t>(count);
   return true;
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/linkem/link_clock.h"
+#include "cli/linkem/link_path.h"
 
 namespace stagecoach {
 
@@ -30,11 +30,11 @@ class Flow {
  public:
   Flow(Endpoint* source, Endpoint* sink) : source_(source), sink_(sink) {}
 
-  bool WantsToRead(const LinkClock& clock) const {
-    return !read_end_ && source_->readable && in_flight_ < clock.max_in_flight();
+  bool WantsToRead(const LinkPath& path) const {
+    return !read_end_ && source_->readable && in_flight_ < path.max_in_flight();
   }
   // Takes one piece from the source onto the link. False: the connection is broken.
-  bool ReadPiece(LinkClock& clock, LinkTime now, std::vector<char>& scratch);
+  bool ReadPiece(LinkPath& path, LinkTime now, std::vector<char>& scratch);
   // Delivers everything that is due. False: the connection is broken.
   bool WriteDue(LinkTime now);
   // When WriteDue has something to do; LinkTime::max() = not before an event.
@@ -50,7 +50,7 @@ class Flow {
   };
   Endpoint* const source_;
   Endpoint* const sink_;
-  std::deque<Piece> pieces_;  // bounded by clock.max_in_flight
+  std::deque<Piece> pieces_;  // bounded by path.max_in_flight
   size_t in_flight_ = 0;
   bool read_end_ = false;
   bool write_end_ = false;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/interrupt.h"
@@ -21,8 +22,6 @@ namespace {
 constexpr absl::Duration kStartDeadline = absl::Seconds(60);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(10);
 constexpr size_t kLastWords = 5;  // lines of a log in an error message
-
-std::string WorkerName(uint32_t index) { return absl::StrCat("w", index); }
 
 }  // namespace
 
@@ -38,7 +37,7 @@ absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const FleetOptions
   }
   std::unique_ptr<LocalFleet> fleet(new LocalFleet(options));
   RETURN_IF_ERROR(fleet->StartCoordinator());
-  if (options.links != "none" && options.workers > 1) RETURN_IF_ERROR(fleet->StartEmulator());
+  if (!options.network.links.empty()) RETURN_IF_ERROR(fleet->StartEmulator());
   RETURN_IF_ERROR(fleet->StartWorkers());
   return fleet;
 }
@@ -86,48 +85,53 @@ absl::Status LocalFleet::StartCoordinator() {
 
 // One proxied port for each ordered pair: `from` dials it to reach `to`, whose real port is looked up at that time.
 absl::Status LocalFleet::StartEmulator() {
-  std::vector<std::string> arguments = {
-      "linkem",      "--profile",       options_.links, "--seed", absl::StrCat(options_.link_seed),
-      "--port-file", PortFile("linkem")};
-  for (uint32_t from = 0; from < options_.workers; ++from) {
-    for (uint32_t to = 0; to < options_.workers; ++to) {
-      if (from == to) continue;
-      arguments.push_back("--link");
-      arguments.push_back(
-          absl::StrCat(WorkerName(from), ":", WorkerName(to), "=127.0.0.1:0->@", PortFile(WorkerName(to))));
-    }
+  const LocalNetwork& network = options_.network;
+  nlohmann::ordered_json config;  // YAML reads JSON
+  config["seed"] = options_.link_seed;
+  for (const LocalLink& link : network.links) {
+    config["links"].push_back({{"from", network.workers[link.from].name},
+                               {"to", network.workers[link.to].name},
+                               {"profile", link.profile},
+                               {"target", absl::StrCat("@", PortFile(network.workers[link.to].name))}});
   }
-  RETURN_IF_ERROR(Spawn("linkem", "stagecoach", std::move(arguments)));
+  config["ends"] = nlohmann::ordered_json::array();
+  for (const LocalWorker& worker : network.workers) {
+    nlohmann::ordered_json end = {{"name", worker.name}};
+    if (worker.up_mbit > 0) end["up"] = absl::StrFormat("%.17gmbit", worker.up_mbit);
+    if (worker.down_mbit > 0) end["down"] = absl::StrFormat("%.17gmbit", worker.down_mbit);
+    if (end.size() > 1) config["ends"].push_back(end);
+  }
+  const std::string path = options_.run_dir + "/links.yaml";
+  std::ofstream(path) << config.dump(1) << "\n";
+  RETURN_IF_ERROR(Spawn("linkem", "stagecoach", {"linkem", "--config", path, "--port-file", PortFile("linkem")}));
   ASSIGN_OR_RETURN(const std::string text, WaitForFile(PortFile("linkem")));
   const auto ports = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  emulated_ports_.assign(options_.workers, std::vector<uint16_t>(options_.workers, 0));
-  size_t i = 0;
-  for (uint32_t from = 0; from < options_.workers; ++from) {
-    for (uint32_t to = 0; to < options_.workers; ++to) {
-      if (from == to) continue;
-      if (ports.is_discarded() || i >= ports["links"].size())
-        return absl::InternalError("the link emulator names no ports");
-      emulated_ports_[from][to] = ports["links"][i++]["port"].get<uint16_t>();
-    }
+  if (ports.is_discarded() || ports["links"].size() != network.links.size()) {
+    return absl::InternalError("the link emulator names no ports");
   }
+  for (const auto& link : ports["links"]) emulated_ports_.push_back(link["port"].get<uint16_t>());
   return absl::OkStatus();
 }
 
 absl::Status LocalFleet::StartWorkers() {
-  for (uint32_t i = 0; i < options_.workers; ++i) {
-    std::vector<std::string> arguments = {"--coordinator", coordinator_address_,
-                                          "--name",        WorkerName(i),
-                                          "--listen",      "127.0.0.1:0",
-                                          "--port-file",   PortFile(WorkerName(i)),
-                                          "--device",      "cpu",
-                                          "--threads",     absl::StrCat(options_.threads),
-                                          "--executor",    options_.executor};
-    for (uint32_t peer = 0; peer < options_.workers && !emulated_ports_.empty(); ++peer) {
-      if (peer == i) continue;
-      arguments.push_back("--dial");
-      arguments.push_back(absl::StrCat(WorkerName(peer), "=127.0.0.1:", emulated_ports_[i][peer]));
+  const LocalNetwork& network = options_.network;
+  for (uint32_t i = 0; i < network.workers.size(); ++i) {
+    const LocalWorker& worker = network.workers[i];
+    std::vector<std::string> arguments = {
+        "--coordinator", coordinator_address_,  "--name",   worker.name, "--listen",  "127.0.0.1:0",
+        "--port-file",   PortFile(worker.name), "--device", "cpu",       "--threads", absl::StrCat(options_.threads),
+        "--executor",    options_.executor};
+    if (worker.memory_gib > 0) {
+      arguments.push_back("--memory-gib");
+      arguments.push_back(absl::StrFormat("%.17g", worker.memory_gib));
     }
-    RETURN_IF_ERROR(Spawn(WorkerName(i), "stagecoach-worker", std::move(arguments)));
+    for (size_t link = 0; link < emulated_ports_.size(); ++link) {
+      if (network.links[link].from != i) continue;
+      arguments.push_back("--dial");
+      arguments.push_back(
+          absl::StrCat(network.workers[network.links[link].to].name, "=127.0.0.1:", emulated_ports_[link]));
+    }
+    RETURN_IF_ERROR(Spawn(worker.name, "stagecoach-worker", std::move(arguments)));
   }
   return absl::OkStatus();
 }

@@ -15,15 +15,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/process/child_process.h"
+#include "cli/train/local_network.h"
 
 namespace stagecoach {
 
 struct FleetOptions {
   std::string program_folder;  // where the programs are
   std::string run_dir;         // logs/ and ports/ below it
-  uint32_t workers = 1;
+  LocalNetwork network;
   uint32_t threads = 1;
-  std::string links;  // link profile; "none": workers dial each other directly
   uint64_t link_seed = 1;
   std::string executor;  // torch, fake
 };
@@ -56,7 +56,7 @@ class LocalFleet {
 
   const FleetOptions options_;
   std::string coordinator_address_;
-  std::vector<std::vector<uint16_t>> emulated_ports_;  // [from][to]
+  std::vector<uint16_t> emulated_ports_;  // of network.links
   std::vector<std::unique_ptr<ChildProcess>> children_;
 };
 

@@ -22,7 +22,6 @@
 #include "cli/train/run_outcome.h"
 #include "cli/train/run_text.h"
 #include "common/exit_code.h"
-#include "common/link_profile.h"
 #include "common/status_macros.h"
 
 namespace stagecoach {
@@ -51,13 +50,12 @@ SubmitRequest RequestOf(const TrainOptions& options, const RunSpec& spec) {
   return request;
 }
 
-FleetOptions FleetOf(const TrainOptions& options, const RunSpec& spec) {
+FleetOptions FleetOf(const TrainOptions& options, const RunSpec& spec, LocalNetwork network) {
   FleetOptions fleet;
   fleet.program_folder = ProgramFolder();
   fleet.run_dir = spec.run_dir();
-  fleet.workers = options.workers;
+  fleet.network = std::move(network);
   fleet.threads = spec.threads() > 0 ? spec.threads() : 1;
-  fleet.links = options.links;
   fleet.link_seed = spec.has_seed() ? spec.seed() : 1;
   fleet.executor = options.executor;
   return fleet;
@@ -136,7 +134,6 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
   ASSIGN_OR_RETURN(RunSpec spec, BuildRunSpec(options, &notes));
   for (const std::string& note : notes) std::fprintf(stderr, "stagecoach train: %s\n", note.c_str());
   if (!options.report.empty()) RETURN_IF_ERROR(CheckWritable("--report", options.report));
-  if (options.links != "none") RETURN_IF_ERROR(ParseLinkProfile(options.links).status());
   std::error_code error;
   std::filesystem::create_directories(spec.run_dir(), error);
   if (error) {
@@ -149,14 +146,18 @@ absl::StatusOr<RunSpec> Prepare(const TrainOptions& options) {
 
 }  // namespace
 
-int RunTrain(const TrainOptions& options) {
+int RunTrain(const TrainOptions& given) {
   InstallInterruptHandler();
+  absl::StatusOr<LocalNetwork> network = ReadLocalNetwork(given.links, given.workers);
+  if (!network.ok()) return Complain(network.status(), kExitUsage);
+  TrainOptions options = given;
+  options.workers = static_cast<uint32_t>(network->workers.size());
   const absl::StatusOr<RunSpec> spec = Prepare(options);
   if (!spec.ok()) return Complain(spec.status(), ExitCodeOf(spec.status()));
   const std::string run_dir = spec->run_dir();
   std::fprintf(stderr, "run directory %s\n", run_dir.c_str());
 
-  auto fleet = LocalFleet::Start(FleetOf(options, *spec));
+  auto fleet = LocalFleet::Start(FleetOf(options, *spec, *std::move(network)));
   if (!fleet.ok()) {
     return Complain(fleet.status(), ExitCodeOf(fleet.status()));
   }

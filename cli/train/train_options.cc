@@ -61,9 +61,6 @@ absl::Status CheckRunDir(const TrainOptions& options, const std::string& run_dir
 }
 
 absl::Status CheckFlags(const TrainOptions& options) {
-  if (options.workers < 1 || options.workers > 256) {
-    return absl::InvalidArgumentError("--workers: allowed 1..256 on one machine");
-  }
   if (options.executor != "torch" && options.executor != "fake" && !options.executor.starts_with("fake:")) {
     return absl::InvalidArgumentError("--executor: allowed torch, fake, fake:FORWARD_MS/BACKWARD_MS");
   }

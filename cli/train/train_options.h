@@ -16,7 +16,7 @@ namespace stagecoach {
 struct TrainOptions {
   std::string config;  // may be empty with --resume or --like: their record has the spec
   std::string data;
-  uint32_t workers = 4;
+  uint32_t workers = 0;  // 0: as many as `links` means, see local_network.h
   std::string links = "none";
   // As written; checked like the keys of the file.
   std::optional<std::string> steps, seed, schedule, j, wire, threads, clusters;

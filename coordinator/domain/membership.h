@@ -32,7 +32,8 @@ struct WorkerDescription {
   uint64_t incarnation = 0;
   std::string address, device, host;
   uint32_t cores = 1;
-  uint64_t memory_limit_bytes = 0;
+  uint64_t memory_limit_bytes = 0;  // free on its host or device, shared with the other workers there
+  uint64_t memory_cap_bytes = 0;    // the operator's limit of this worker alone; 0 = none
   std::string version, torch_version, cpu_capability;
 };
 

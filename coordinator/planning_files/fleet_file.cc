@@ -165,6 +165,12 @@ absl::StatusOr<std::vector<KindSeconds>> KindsOf(const FleetWorkerRow& row, cons
   return kinds;
 }
 
+std::map<std::string, const DeviceRow*> DevicesOf(const FleetFile& file) {
+  std::map<std::string, const DeviceRow*> devices;
+  for (const DeviceRow& device : file.devices()) devices[device.name()] = &device;
+  return devices;
+}
+
 // first, ..., last, evenly.
 double Spread(double first, double last, uint32_t number, uint32_t count) {
   return last == 0 || count < 2 ? first : first + (last - first) * number / (count - 1);
@@ -234,22 +240,17 @@ bool AllWorkersAreGpus(const FleetFile& file) {
   return true;
 }
 
-absl::StatusOr<Fleet> FleetFor(const WrittenFleet& written, const RunModel& model) {
+Fleet FleetWithoutTimes(const WrittenFleet& written) {
   Fleet fleet;
-  std::map<std::string, const DeviceRow*> devices;
-  for (const DeviceRow& device : written.file.devices()) devices[device.name()] = &device;
+  const std::map<std::string, const DeviceRow*> devices = DevicesOf(written.file);
   std::map<std::string, uint32_t> index;
-  for (int i = 0; i < written.file.workers_size(); ++i) {
-    const FleetWorkerRow& row = written.file.workers(i);
+  for (const FleetWorkerRow& row : written.file.workers()) {
     const DeviceRow* device = row.device().empty() ? nullptr : devices.at(row.device());
-    const auto kinds = KindsOf(row, absl::StrCat("workers[", i, "]"), device, model);
-    if (!kinds.ok()) return PlaceYamlError(kinds.status(), written.file_name, written.lines);
     for (uint32_t number = 0; number < std::max(1u, row.count()); ++number) {
       FleetWorker worker;
       worker.name = row.count() == 0 ? row.name() : absl::StrCat(row.name(), "-", number);
       worker.host = row.host().empty() ? worker.name : row.host();
       worker.region = row.region();
-      worker.kinds = *kinds;
       worker.memory_bytes = Bytes(row.memory_gib() > 0 ? row.memory_gib()
                                   : device != nullptr  ? device->memory_gib()
                                                        : 0);
@@ -265,6 +266,20 @@ absl::StatusOr<Fleet> FleetFor(const WrittenFleet& written, const RunModel& mode
       written.file.regions(), [](const std::string& name) { return name; }, &fleet.regions);
   FillLinks(
       written.file.links(), [&](const std::string& name) { return index.at(name); }, &fleet.links);
+  return fleet;
+}
+
+absl::StatusOr<Fleet> FleetFor(const WrittenFleet& written, const RunModel& model) {
+  Fleet fleet = FleetWithoutTimes(written);
+  const std::map<std::string, const DeviceRow*> devices = DevicesOf(written.file);
+  auto worker = fleet.workers.begin();
+  for (int i = 0; i < written.file.workers_size(); ++i) {
+    const FleetWorkerRow& row = written.file.workers(i);
+    const DeviceRow* device = row.device().empty() ? nullptr : devices.at(row.device());
+    const auto kinds = KindsOf(row, absl::StrCat("workers[", i, "]"), device, model);
+    if (!kinds.ok()) return PlaceYamlError(kinds.status(), written.file_name, written.lines);
+    for (uint32_t number = 0; number < std::max(1u, row.count()); ++number) (worker++)->kinds = *kinds;
+  }
   return fleet;
 }
 

@@ -30,6 +30,9 @@ absl::StatusOr<WrittenFleet> ReadFleetFile(const std::string& path);
 // True: every worker's limit is a GPU's, so what the host holds does not count against it.
 bool AllWorkersAreGpus(const FleetFile& file);
 
+// The fleet but for what its workers compute (FleetWorker::kinds is empty): counts expanded.
+Fleet FleetWithoutTimes(const WrittenFleet& written);
+
 // The fleet as the planner sees it with this model: counts expanded, times from the workers' rows, else from their
 // devices' rows, else from the devices' tflops.
 absl::StatusOr<Fleet> FleetFor(const WrittenFleet& written, const RunModel& model);

@@ -123,11 +123,9 @@ void NoteUnused(const Measurements& measured, const Measurements& division, std:
 }  // namespace
 
 Fleet MeasuredFleet(const Measurements& measured, uint32_t threads) {
-  std::map<std::string, uint32_t> rivals, tenants;
-  for (const WorkerDescription& worker : measured.workers) {
-    ++rivals[RivalsOf(worker)];
-    ++tenants[absl::StrCat(worker.host, "/", worker.device)];
-  }
+  std::map<std::string, uint32_t> rivals;
+  for (const WorkerDescription& worker : measured.workers) ++rivals[RivalsOf(worker)];
+  const std::map<std::string, uint64_t> tenants = TenantsOfMemory(measured);
   Fleet fleet;
   for (const WorkerDescription& worker : measured.workers) {
     const ProbeResult& probe = measured.probes.at(worker.name);
@@ -137,7 +135,7 @@ Fleet MeasuredFleet(const Measurements& measured, uint32_t threads) {
     FleetWorker row;
     row.name = worker.name;
     row.host = worker.host;
-    row.memory_bytes = worker.memory_limit_bytes / tenants[absl::StrCat(worker.host, "/", worker.device)];
+    row.memory_bytes = StageMemoryLimit(worker, tenants);
     for (const UnitTiming* timing : {&probe.embedding(), &probe.block(), &probe.tail_block(), &probe.head()}) {
       row.kinds.push_back(Times(*timing, crowding));
     }

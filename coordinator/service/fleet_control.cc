@@ -88,6 +88,7 @@ void FleetControl::OnRegister(const std::shared_ptr<WorkerSession>& session, con
                            message.host(),
                            message.cores(),
                            message.memory_limit_bytes(),
+                           message.memory_cap_bytes(),
                            message.version(),
                            message.torch_version(),
                            message.cpu_capability()};

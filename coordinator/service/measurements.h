@@ -1,8 +1,9 @@
 // What was measured before a run is planned.
 //
-// Threading: values.
+// Threading: values and pure functions.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,5 +20,11 @@ struct Measurements {
   std::map<std::string, ProbeResult> probes;
   std::map<std::pair<std::string, std::string>, LinkResult> links;  // from, to
 };
+
+// Workers whose stages lie in one memory: host/device -> how many.
+std::map<std::string, uint64_t> TenantsOfMemory(const Measurements& measured);
+
+// What a worker's stage may use: an even share of what is free where it lies, within the worker's own cap.
+uint64_t StageMemoryLimit(const WorkerDescription& worker, const std::map<std::string, uint64_t>& tenants);
 
 }  // namespace stagecoach

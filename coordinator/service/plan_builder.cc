@@ -49,12 +49,6 @@ uint32_t RoundBytesOn(const WorkerDescription& worker, const AveragingSpec& aver
 }
 
 // Workers that share the memory which a worker's limit was read from.
-std::map<std::string, uint64_t> TenantsOfMemory(const Measurements& measured) {
-  std::map<std::string, uint64_t> tenants;
-  for (const WorkerDescription& worker : measured.workers) ++tenants[absl::StrCat(worker.host, "/", worker.device)];
-  return tenants;
-}
-
 PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured,
                              const std::map<std::string, uint64_t>& tenants, const StageMemoryRule& memory) {
   PartitionProblem problem;
@@ -63,8 +57,7 @@ PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured,
     const ProbeResult& probe = measured.probes.at(description.name);
     PartitionWorker& worker = problem.workers.emplace_back();
     worker.name = description.name;
-    worker.memory_limit_bytes =
-        description.memory_limit_bytes / tenants.at(absl::StrCat(description.host, "/", description.device));
+    worker.memory_limit_bytes = StageMemoryLimit(description, tenants);
     uint64_t largest = 0;
     for (uint32_t unit = 0; unit < NumUnits(spec.model()); ++unit) {
       const UnitTiming& timing = TimingOf(spec.model(), probe, unit);

@@ -77,6 +77,36 @@ TEST(TrainClustersTest, Auto_NamesWhatWasComparedAndIsTheOracles) {
   EXPECT_TRUE(absl::StrContains(many.error, "at most 64 with --clusters auto")) << many.error;
 }
 
+// Two sites, no worker with memory for the whole model, and a link between the sites that a pipeline would wait for.
+TEST(TrainClustersTest, FleetFile_NoClusterCrossesTheSlowLink) {
+  TemporaryFolder folder;
+  const std::string fleet = folder.Write("fleet.yaml", R"(
+workers:
+  - {name: north, count: 2, region: north, memory_gib: 0.0024, up_mbit: 100}
+  - {name: south, count: 2, region: south, memory_gib: 0.0024, up_mbit: 100}
+regions:
+  - {from: north, to: south, rtt_ms: 40, mbit: 1}
+)");
+  TinySpec spec = TwoClusters();
+  spec.subspace = false;
+  TrainRun run(folder, "run", spec);
+  const nlohmann::json report = run.Train(4, {"--clusters", "auto", "--links", fleet});
+  // On two cores one pipeline of two workers is as fast as two that share them, so either may be chosen.
+  const std::string plan = report["plan"].dump(1);
+  std::vector<std::string> clusters = {
+      absl::StrCat(report["workers"][0]["name"].dump(), report["workers"][1]["name"].dump())};
+  if (report.contains("clusters")) {
+    clusters.clear();
+    for (const nlohmann::json& cluster : report["clusters"]) clusters.push_back(cluster["workers"].dump());
+  }
+  for (const std::string& names : clusters) {
+    EXPECT_NE(absl::StrContains(names, "north"), absl::StrContains(names, "south")) << names << plan;
+  }
+  EXPECT_TRUE(absl::StrContains(plan, "1 cluster")) << plan;
+  EXPECT_TRUE(absl::StrContains(plan, "2 clusters")) << plan;
+  ExpectSameBits(report, run.Oracle());
+}
+
 struct RoundCase {
   std::string wire, outer;
   int workers, clusters, every_steps, delay_steps, steps;

@@ -125,7 +125,7 @@ TEST(CommandLineTest, UsageErrors_SayWhatIsWrongAndExit64) {
       {{"train", "--config", folder.File("none.yaml")}, "none.yaml"},
       {{"train", "--config", spec}, "run.yaml:2: model.widht"},
       {{"train", "--config", spec, "--workers", "many"}, "many"},
-      {{"train", "--config", spec, "--workers", "0"}, "--workers: allowed 1..256"},
+      {{"train", "--config", spec, "--workers", "0"}, "--workers: Value 0 not in range 1 to 256"},
       {{"train", "--resume"}, "--run-dir"},
       {{"train", "--like", folder.File("nothing")}, "there is no run in"},
       {{"train", "--config", good, "--run-dir", ""}, "--run-dir: must not be empty"},

@@ -65,7 +65,9 @@ class Socket {
 // An emulator on a thread with links a->b and b->a to two listening servers of the test.
 class EmulatedPair {
  public:
-  explicit EmulatedPair(const LinkShape& shape) {
+  // Link 1 goes from `second_from`: from "a" to "c" if that is a too.
+  explicit EmulatedPair(const LinkShape& shape, const std::vector<EmulatedEnd>& ends = {},
+                        const std::string& second_from = "b") {
     for (int& server : servers_) {
       server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       sockaddr_in address = Loopback(0);
@@ -73,9 +75,10 @@ class EmulatedPair {
       EXPECT_EQ(listen(server, 16), 0);
       setsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &kSocketTimeout, sizeof(kSocketTimeout));
     }
-    auto emulator = LinkEmulator::Create({{"a", "b", 0, absl::StrCat("127.0.0.1:", PortOf(servers_[0])), shape},
-                                          {"b", "a", 0, absl::StrCat("127.0.0.1:", PortOf(servers_[1])), shape}},
-                                         /*seed=*/7);
+    auto emulator = LinkEmulator::Create(
+        {{"a", "b", 0, absl::StrCat("127.0.0.1:", PortOf(servers_[0])), shape},
+         {second_from, second_from == "a" ? "c" : "a", 0, absl::StrCat("127.0.0.1:", PortOf(servers_[1])), shape}},
+        /*seed=*/7, ends);
     EXPECT_TRUE(emulator.ok()) << emulator.status();
     emulator_ = *std::move(emulator);
     thread_ = std::thread([this] { EXPECT_TRUE(emulator_->Run().ok()); });
@@ -260,6 +263,19 @@ TEST(LinkEmulatorTest, ClosedTarget_ClosesTheConnection) {
   EXPECT_EQ(client.Receive(1), "");
   (*emulator)->Stop();
   thread.join();
+}
+
+TEST(LinkEmulatorTest, SharedUplink_IsDividedEvenlyBetweenItsLinks) {
+  EmulatedPair pair(Shape(0, 10), {{"a", 40e6 / 8, 0}}, /*second_from=*/"a");
+  auto [near, far] = pair.Connect(0);
+  auto [near_other, far_other] = pair.Connect(1);
+  constexpr size_t kBytes = 5'000'000;  // one second each of half the uplink, two of all of it
+  double rate = 0, other_rate = 0;
+  std::thread other([&, near = &near_other, far = &far_other] { other_rate = MeasureGoodput(*near, *far, kBytes); });
+  rate = MeasureGoodput(near, far, kBytes);
+  other.join();
+  EXPECT_NEAR(rate * 8 / 1e6, 20, 2);
+  EXPECT_NEAR(other_rate * 8 / 1e6, 20, 2);
 }
 
 TEST(LinkEmulatorTest, Counts_AreTheBytesOfEachDirection) {

@@ -48,7 +48,7 @@ void ExpectSound(const json& plan) {
 }
 
 TEST(PlanExamplesTest, EveryFleet_IsPlanned) {
-  const std::vector<std::pair<std::string, std::string>> pairs = {{"two-sites", "quickstart"},
+  const std::vector<std::pair<std::string, std::string>> pairs = {{"two-sites", "two-sites"},
                                                                   {"cloud-64", "llama-8b"},
                                                                   {"eight-stages", "protocol-nanogpt"},
                                                                   {"lab-12", "quickstart"},
@@ -127,7 +127,7 @@ TEST(PlanCommandTest, Baselines_ArePlansOfTheSameKind) {
   for (const char* planner : {"equal", "random", "greedy-memory", "ravnest-ga", "ravnest-equal", "dtfm"}) {
     SCOPED_TRACE(planner);
     const std::vector<std::string> arguments = {
-        "plan", Example("fleets/two-sites.yaml"), Example("runs/quickstart.yaml"), "--planner", planner, "-o", "json"};
+        "plan", Example("fleets/lab-12.yaml"), Example("runs/quickstart.yaml"), "--planner", planner, "-o", "json"};
     const ProgramResult result = RunProgram("stagecoach", arguments);
     ASSERT_EQ(result.exit_code, 0) << result.error;
     const json plan = json::parse(result.output);

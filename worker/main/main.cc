@@ -85,6 +85,7 @@ int Work(const WorkerFlags& flags, const sigset_t& signals) {
   options.advertised_address = flags.advertise.empty()
                                    ? absl::StrCat(flags.listen.substr(0, flags.listen.rfind(':')), ":", port)
                                    : flags.advertise;
+  options.memory_cap_bytes = flags.memory_cap_bytes;
   options.dial = flags.dial;
   options.backend = *std::move(backend);
   options.connector = &connector;

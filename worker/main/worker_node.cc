@@ -111,6 +111,7 @@ Register WorkerNode::MakeRegister() {
   message.set_cores(UsableCores());
   message.set_memory_limit_bytes(options_.backend.free_memory ? options_.backend.free_memory()
                                                               : AvailableMemoryBytes());
+  message.set_memory_cap_bytes(options_.memory_cap_bytes);
   message.set_version(STAGECOACH_VERSION);
   message.set_torch_version(options_.backend.torch_version);
   message.set_cpu_capability(options_.backend.cpu_capability);

@@ -35,6 +35,7 @@ struct LinkMeasurement {
 struct WorkerNodeOptions {
   std::string name;
   std::string advertised_address;           // host:port for links
+  uint64_t memory_cap_bytes = 0;            // of a stage; 0: what is free
   std::map<std::string, std::string> dial;  // worker name -> host:port to dial instead of its advertised address
   ComputeBackend backend;
   std::shared_ptr<HostBufferPool> pool;

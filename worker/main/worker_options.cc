@@ -72,6 +72,9 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv) {
   app.add_option("--dial", dial, "NAME=host:port: dial the worker NAME there (repeatable)")->allow_extra_args(false);
   app.add_option("--executor", flags.executor,
                  "torch, or fake: integer arithmetic that sleeps (fake:FORWARD_MS/BACKWARD_MS a unit), to test links");
+  double memory_gib = 0;
+  app.add_option("--memory-gib", memory_gib, "memory that a stage may use, in GiB (default: what is free)")
+      ->check(CLI::Range(0.0001, 1e6));
   app.add_option("--port-file", flags.port_file, "file that gets the bound port");
   app.add_flag("--insecure", flags.insecure, "allow a listen address that is not loopback");
   try {
@@ -82,6 +85,7 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see stagecoach-worker --help"));
   }
+  flags.memory_cap_bytes = static_cast<uint64_t>(memory_gib * (1 << 30));
   for (const std::string& entry : dial) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || !IsWorkerName(entry.substr(0, equals)) ||

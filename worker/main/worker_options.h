@@ -4,6 +4,7 @@
 // Errors: INVALID_ARGUMENT with a sentence for the user. `help` set: print it and leave.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -21,6 +22,7 @@ struct WorkerFlags {
   std::map<std::string, std::string> dial;           // worker name -> host:port
   std::string executor = "torch";                    // torch, fake (the flag also takes fake:FORWARD_MS/BACKWARD_MS)
   double fake_forward_ms = 1, fake_backward_ms = 2;  // slept for each unit of the stage
+  uint64_t memory_cap_bytes = 0;                     // for the stage; 0: what is free
   std::string port_file;                             // gets the bound port, for whoever started the worker
   bool insecure = false;                             // allows a listen address that others can reach
   std::string help;                                  // not empty: the user asked for it

@@ -174,6 +174,7 @@ std::vector<std::string> WhatWouldHelp(const CostModel& costs, const FleetPlan& 
     }
   }
   std::vector<std::pair<double, std::string>> ranked;
+  ranked.reserve(best.size());
   for (const auto& [kind, idea] : best) ranked.push_back(idea);
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> lines;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/linkem/link_emulator_config.h"
+#include "cli/linkem/link_path.h"
 #include "common/link_profile.h"
 #include "tests/support/process_harness.h"
 
@@ -84,6 +85,17 @@ TEST(LinkClockTest, SameSeed_SameJitter) {
   EXPECT_TRUE(differs);
 }
 
+TEST(LinkPathTest, SlowestQueue_DecidesAndTheDelayIsAddedOnce) {
+  LinkClock up({2e6}, 1, 0), down({0.5e6}, 1, 1), pair(Megabyte(milliseconds(25)), 1, 2);
+  LinkPath path(&up, &pair, &down);
+  EXPECT_EQ(path.Admit(milliseconds(0), 5000), milliseconds(35));
+  EXPECT_FALSE(path.Ready(milliseconds(0)));
+  EXPECT_EQ(path.ReadyAt(), down.ReadyAt());
+  // What another pair sends through the same uplink waits behind it.
+  LinkClock other_pair({0}, 1, 3);
+  EXPECT_EQ(LinkPath(&up, &other_pair, nullptr).Admit(milliseconds(0), 2000), LinkTime(3'500'000));
+}
+
 TEST(LinkProfileTest, WrittenForms_Parse) {
   const auto profile = ParseLinkProfile("80mbit/50ms/2ms/0.1%");
   ASSERT_TRUE(profile.ok()) << profile.status();
@@ -121,12 +133,20 @@ TEST(LinkConfigTest, File_GivesEachLinkItsProfile) {
   const std::string path = folder.Write("links.yaml",
                                         "seed: 5\nprofile: 80mbit/50ms\nlinks:\n"
                                         "  - {from: a, to: b, target: \"127.0.0.1:5000\"}\n"
-                                        "  - {from: a, to: c, target: \"127.0.0.1:5001\", profile: 10mbit/150ms}\n");
+                                        "  - {from: a, to: c, target: \"127.0.0.1:5001\", profile: 10mbit/150ms}\n"
+                                        "ends:\n  - {name: a, up: 20mbit}\n  - {name: b, up: 1gbit, down: 8mbit}\n");
   const auto config = ReadLinkEmulatorConfig(path, "none");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->seed, 5u);
   EXPECT_DOUBLE_EQ(config->links[0].shape.bytes_per_second, 1e7);
   EXPECT_EQ(config->links[1].shape.delay, milliseconds(75));
+  EXPECT_DOUBLE_EQ(config->ends[0].up_bytes_per_second, 2.5e6);
+  EXPECT_EQ(config->ends[0].down_bytes_per_second, 0);
+  EXPECT_DOUBLE_EQ(config->ends[1].down_bytes_per_second, 1e6);
+  const auto rate =
+      ReadLinkEmulatorConfig(folder.Write("rate.yaml", "links: []\nends:\n  - {name: a, up: 20}\n"), "none");
+  EXPECT_NE(rate.status().message().find("rate.yaml:3: '20' is not a rate of 1kbit..100gbit"), absl::string_view::npos)
+      << rate.status();
   const auto wrong = ReadLinkEmulatorConfig(folder.Write("wrong.yaml", "links: []\nprofiel: x\n"), "none");
   EXPECT_NE(wrong.status().message().find("wrong.yaml:2: profiel: unknown key"), absl::string_view::npos)
       << wrong.status();
