@@ -71,11 +71,11 @@ absl::StatusOr<std::unique_ptr<LinkEmulator>> LinkEmulator::Create(std::vector<E
   emulator->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   emulator->stop_event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (emulator->epoll_ < 0 || emulator->timer_ < 0 || emulator->stop_event_ < 0) return SystemError("link emulator");
-  uint64_t stream = 0;
   for (const EmulatedEnd& end : ends) {
     EndClocks& clocks = emulator->ends_[end.name];
     const auto clock = [&](double rate) {
-      return rate > 0 ? std::make_unique<LinkClock>(LinkShape{.bytes_per_second = rate}, seed, stream++) : nullptr;
+      // Nothing random without jitter and losses: any stream will do.
+      return rate > 0 ? std::make_unique<LinkClock>(LinkShape{.bytes_per_second = rate}, seed, 0) : nullptr;
     };
     clocks.up = clock(end.up_bytes_per_second);
     clocks.down = clock(end.down_bytes_per_second);
@@ -128,11 +128,8 @@ absl::Status LinkEmulator::Listen(EmulatedLink link) {
 void LinkEmulator::AddDirection(const std::string& from, const std::string& to, const LinkShape& shape, uint64_t seed) {
   std::unique_ptr<SharedDirection>& slot = directions_[{from, to}];
   if (slot != nullptr) return;
-  const auto sender = ends_.find(from), receiver = ends_.find(to);
-  slot.reset(
-      new SharedDirection{from, to, LinkClock(shape, seed, directions_.size()), {nullptr, nullptr, nullptr}, {}, 0});
-  slot->path = LinkPath(sender == ends_.end() ? nullptr : sender->second.up.get(), &slot->clock,
-                        receiver == ends_.end() ? nullptr : receiver->second.down.get());
+  slot = std::make_unique<SharedDirection>(from, to, LinkClock(shape, seed, directions_.size()), ends_[from].up.get(),
+                                           ends_[to].down.get());
   turns_.push_back(slot.get());
 }
 

@@ -70,6 +70,9 @@ class LinkEmulator {
   };
   // One direction of a pair: its clock and path, and the flows that take turns on it.
   struct SharedDirection {
+    SharedDirection(std::string from_end, std::string to_end, const LinkClock& pair, LinkClock* up, LinkClock* down)
+        : from(std::move(from_end)), to(std::move(to_end)), clock(pair), path(up, &clock, down) {}
+
     std::string from, to;
     LinkClock clock;
     LinkPath path;
@@ -94,7 +97,7 @@ class LinkEmulator {
   int timer_ = -1;
   int stop_event_ = -1;
   std::vector<Listener> listeners_;
-  std::map<std::string, EndClocks> ends_;
+  std::map<std::string, EndClocks> ends_;  // of every name; entries stay where they are
   std::map<std::pair<std::string, std::string>, std::unique_ptr<SharedDirection>> directions_;
   std::vector<SharedDirection*> turns_;  // all directions
   size_t turn_ = 0;  // whose turn it is: directions that share an uplink must not wait for the first

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/link_profile.h"
 #include "common/status_macros.h"
+#include "coordinator/domain/planning/link_costs.h"
 #include "coordinator/planning_files/fleet_file.h"
 
 namespace stagecoach {
@@ -36,9 +37,8 @@ LocalNetwork Uniform(const std::string& profile, uint32_t workers) {
   return network;
 }
 
-absl::Status CheckPair(const Fleet& fleet, uint32_t from, uint32_t to) {
-  const FleetLink link = LinkOf(fleet, from, to);
-  const std::string pair = absl::StrCat(fleet.workers[from].name, " to ", fleet.workers[to].name);
+absl::Status CheckLink(const FleetLink& link, const std::string& from, const std::string& to) {
+  const std::string pair = absl::StrCat(from, " to ", to);
   if (!link.usable) {
     return absl::InvalidArgumentError(
         absl::StrCat(pair, " has usable: false, which cannot be emulated; leave one of the two out"));
@@ -59,6 +59,7 @@ absl::StatusOr<LocalNetwork> OfFile(const std::string& path, uint32_t workers) {
     return absl::InvalidArgumentError(absl::StrCat(path, " has ", there, " workers, one machine carries at most ",
                                                    kMostWorkers, "; --workers N uses the first N"));
   }
+  const LinkCosts links(fleet, /*frame_bytes=*/0);
   LocalNetwork network;
   const auto count = static_cast<uint32_t>(workers == 0 ? there : workers);
   for (uint32_t from = 0; from < count; ++from) {
@@ -71,9 +72,10 @@ absl::StatusOr<LocalNetwork> OfFile(const std::string& path, uint32_t workers) {
                                Mbit(worker.up_bytes_per_second), Mbit(worker.down_bytes_per_second)});
     for (uint32_t to = 0; to < count; ++to) {
       if (from == to) continue;
-      const absl::Status status = CheckPair(fleet, from, to);
+      const FleetLink& link = links.Directed(from, to);
+      const absl::Status status = CheckLink(link, worker.name, fleet.workers[to].name);
       if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
-      network.links.push_back({from, to, ProfileOf(LinkOf(fleet, from, to))});
+      network.links.push_back({from, to, ProfileOf(link)});
     }
   }
   return network;

@@ -4,9 +4,8 @@
 //   RUNNING --stop asked, or too many skips--> STOPPING
 //   RUNNING, STOPPING --all stages finished and the last checkpoint committed--> FINISHED (all steps) or STOPPED
 //   any --stop asked before RUNNING--> STOPPED
-//   RUNNING, and MEASURING to LOADING of a further plan --a worker is lost--> MEASURING of the next plan, over those
-//   that
-//       are left and from the newest checkpoint (coordinator/domain/replanning.h)
+//   RUNNING, and MEASURING to LOADING of a further plan --a worker is lost--> MEASURING of the next plan, over
+//       those that are left and from the newest checkpoint (coordinator/domain/replanning.h)
 //   any --else a worker of the run is lost, a stage or a step of this list fails or takes too long--> FAILED
 //
 // Where the plan chooses the clusters, all pairs of workers are measured first, in rounds of pairs that have no worker

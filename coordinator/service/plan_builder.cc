@@ -48,7 +48,6 @@ uint32_t RoundBytesOn(const WorkerDescription& worker, const AveragingSpec& aver
   return worker.device == "cpu" ? RoundBytes(averaging) : 0;
 }
 
-// Workers that share the memory which a worker's limit was read from.
 PartitionProblem MakeProblem(const RunSpec& spec, const Measurements& measured,
                              const std::map<std::string, uint64_t>& tenants, const StageMemoryRule& memory) {
   PartitionProblem problem;

@@ -149,9 +149,9 @@ class StageRounds::Work : public std::enable_shared_from_this<Work> {
 
   void AnswerCaptures() {
     while (!captures_.empty() && captures_.front().second <= committed_) {
-      OnWorker([step = captures_.front().first, state = State()](Shared& shared) {
+      OnWorker([step = captures_.front().first, state = State()](Shared& shared) mutable {
         const auto on_captured = shared.events.on_captured;  // may end the owner
-        on_captured(step, state);
+        on_captured(step, std::move(state));
       });
       captures_.pop_front();
     }

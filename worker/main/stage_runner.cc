@@ -327,7 +327,7 @@ void StageRunner::FlushScalar(double learning_rate) {
 // were, and a life that starts from it has no exchange to repeat. Behind the last step nothing needs that state.
 void StageRunner::OnCaptured(uint64_t step, std::vector<CheckpointUnit> units) {
   ++checkpoints_writing_;
-  if (!rounds_ || step == setup_.core.total_steps) return WriteCheckpoint(step, std::move(units));
+  if (!rounds_ || step == setup_.core.total_steps) return WriteCheckpoint(step, {std::move(units), nullptr}, {});
   without_common_[step] = {std::move(units), pinned_};
   rounds_->Capture(step, core_.rounds_begun());
 }
@@ -335,19 +335,24 @@ void StageRunner::OnCaptured(uint64_t step, std::vector<CheckpointUnit> units) {
 void StageRunner::OnCommonCaptured(uint64_t step, CommonState state) {
   const auto captured = without_common_.find(step);
   if (closed_ || captured == without_common_.end()) return;
-  auto [units, pinned] = std::move(captured->second);
+  CapturedUnits units = std::move(captured->second);
   without_common_.erase(captured);
-  if (pinned) state.pinned = *pinned;
-  AddCommonState(state, unit_parameters_, &units);
-  WriteCheckpoint(step, std::move(units));
+  WriteCheckpoint(step, std::move(units), std::move(state));
 }
 
-void StageRunner::WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units) {
-  loops_.bulk->Post([self = shared_from_this(), units = std::move(units), step, worker = loops_.worker]() mutable {
+// The state of rounds is as large as the weights: it is packed where files are written, not on the worker loop.
+void StageRunner::WriteCheckpoint(uint64_t step, CapturedUnits captured, std::optional<CommonState> common) {
+  loops_.bulk->Post([self = shared_from_this(), captured = std::move(captured), common = std::move(common),
+                     unit_parameters = unit_parameters_, step, worker = loops_.worker]() mutable {
     const StageSetup& setup = self->setup_;
+    if (common) {
+      if (captured.pinned) common->pinned = *captured.pinned;
+      AddCommonState(*common, unit_parameters, &captured.units);
+      common.reset();
+    }
     std::vector<CheckpointPart> parts =
-        WriteCheckpointUnits(setup.run_dir, setup.checkpoint_folder, setup.epoch, step, units);
-    units.clear();
+        WriteCheckpointUnits(setup.run_dir, setup.checkpoint_folder, setup.epoch, step, captured.units);
+    captured = {};
     worker->Post(
         [self = std::move(self), parts = std::move(parts)]() mutable { self->OnCheckpointWritten(std::move(parts)); });
   });

@@ -132,7 +132,11 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   void OnRoundResult(uint64_t round, RoundValues values);
   void OnCaptured(uint64_t step, std::vector<CheckpointUnit> units);
   void OnCommonCaptured(uint64_t step, CommonState state);
-  void WriteCheckpoint(uint64_t step, std::vector<CheckpointUnit> units);
+  struct CapturedUnits {
+    std::vector<CheckpointUnit> units;
+    SharedWeights pinned;
+  };
+  void WriteCheckpoint(uint64_t step, CapturedUnits captured, std::optional<CommonState> common);
   void OnCheckpointWritten(std::vector<CheckpointPart> parts);
   void NoteScalar(const ReportScalar& scalar);
   void FlushScalar(double learning_rate);
@@ -160,10 +164,6 @@ class StageRunner : public std::enable_shared_from_this<StageRunner> {
   Payload output_;                                  // of the compute effect that has just ended
   std::optional<StepReport> scalar_report_;         // waits for the learning rate of its update
   double step_loss_ = 0, evaluation_loss_ = 0;
-  struct CapturedUnits {
-    std::vector<CheckpointUnit> units;
-    SharedWeights pinned;
-  };
   std::map<uint64_t, CapturedUnits> without_common_;  // by checkpoint step: wait for the commit of their round
   std::optional<CommonState> common_;                 // from the checkpoint, until Start
   int checkpoints_writing_ = 0;                       // with those

@@ -65,11 +65,4 @@ struct Fleet {
   std::map<std::pair<uint32_t, uint32_t>, FleetLink> links;          // indices of workers
 };
 
-inline FleetLink LinkOf(const Fleet& fleet, uint32_t from, uint32_t to) {
-  const auto link = fleet.links.find({from, to});
-  if (link != fleet.links.end()) return link->second;
-  const auto region = fleet.regions.find({fleet.workers[from].region, fleet.workers[to].region});
-  return region != fleet.regions.end() ? region->second : FleetLink{};
-}
-
 }  // namespace stagecoach

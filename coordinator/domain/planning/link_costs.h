@@ -25,7 +25,7 @@ class LinkCosts {
   LinkCosts(const Fleet& fleet, double frame_bytes);
 
   EdgeCost Between(uint32_t i, uint32_t j) const;
-  // What is known of one direction.
+  // As written or measured: of the pair, else of the regions of its ends, else without limit and delay.
   const FleetLink& Directed(uint32_t i, uint32_t j) const;
   uint32_t region(uint32_t worker) const { return ends_[worker].region; }
   uint32_t num_regions() const { return num_regions_; }

@@ -68,6 +68,20 @@ TEST(MeasuredFleetTest, WorkersOfAHost_ShareItsCoresAndItsMemory) {
   EXPECT_EQ(apart.workers[0].memory_bytes, 8u << 20);
 }
 
+TEST(MeasuredFleetTest, MemoryCap_IsTheWorkersOwnAndOnlyLowersItsShare) {
+  Measurements measured = Workers(4);
+  for (WorkerDescription& worker : measured.workers) worker.host = "one";  // 2 MiB each
+  measured.workers[1].memory_cap_bytes = 1u << 20;
+  measured.workers[2].memory_cap_bytes = 3u << 20;
+  measured.workers[3].memory_cap_bytes = 1u << 20;
+  measured.workers[3].memory_limit_bytes = 0;  // not known
+  const Fleet fleet = MeasuredFleet(measured, 1);
+  EXPECT_EQ(fleet.workers[0].memory_bytes, 2u << 20);
+  EXPECT_EQ(fleet.workers[1].memory_bytes, 1u << 20);
+  EXPECT_EQ(fleet.workers[2].memory_bytes, 2u << 20);
+  EXPECT_EQ(fleet.workers[3].memory_bytes, 1u << 20);
+}
+
 TEST(MeasuredFleetTest, PairsThatWereNotMeasured_AreNotUsable) {
   Measurements measured = Workers(3);
   measured.links[{"w0", "w1"}].set_error("refused");
